@@ -115,6 +115,7 @@ GridShape CudaModule::fit(CUfunction function, const KernelSource& source) const
     }
     shape.threads_1d = shape.threads_2d = source.block;
   }
+  check_grid(source, shape);
   shape.blocks = source.grid;
   // Beyond 48 KiB a kernel has to ask.
   if (source.shared_bytes == 0) return shape;

@@ -7,6 +7,7 @@
 #include <climits>
 #include <string_view>
 
+#include "gpumap/error.hpp"
 #include "gpumap/sample_format.hpp"
 
 namespace gpumap {
@@ -65,6 +66,14 @@ std::uint64_t items_of(const gpumap_frame& frame) {
   }
   const gpumap_view& view = frame.out.bytes != 0 ? frame.out : frame.in;
   return divide_up(view.bytes, item_bytes(view.format));
+}
+
+void check_grid(const KernelSource& source, const GridShape& shape) {
+  const auto &asked = source.grid, &most = shape.max_blocks;
+  if (asked[0] <= most[0] && asked[1] <= most[1] && asked[2] <= most[2]) return;
+  throw Error(ErrorCode::invalid,
+              fmt::format("kernel {}: a grid of {}x{}x{} blocks, and this device takes {}x{}x{} at most: ask for fewer",
+                          source.name, asked[0], asked[1], asked[2], most[0], most[1], most[2]));
 }
 
 Grid make_grid(const GridShape& shape, const gpumap_frame& frame) {

@@ -24,6 +24,8 @@ struct GridShape {
 
 /// Pixels, samples or bytes: what each has a thread where no other grid is asked for.
 [[nodiscard]] std::uint64_t items_of(const gpumap_frame& frame);
+/// Throws Error(invalid) where `source` asks for more blocks than launches of this shape take.
+void check_grid(const KernelSource& source, const GridShape& shape);
 /// See Kernel::grid_for.
 [[nodiscard]] Grid make_grid(const GridShape& shape, const gpumap_frame& frame);
 /// That `device` may end the loops of a kernel of the user's, which has some; empty: it has none, or they run to their

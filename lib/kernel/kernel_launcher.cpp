@@ -224,12 +224,21 @@ std::optional<std::string> KernelLauncher::reload() {
     news->program->set_params(params_);
     check_output_may(news->plan, settings_.late_results, out_);
     if (const auto tensors = tensors_of(news->plan.declaration); tensors && in_) tensors->begin(in_->view);
+    check_output_size(news->plan.declaration);
   } catch (const Error& error) {
-    return fmt::format("kernel {}: {}: keeping the previous kernel", name_, error.what());
+    return fmt::format("{}: keeping the previous kernel", error.what());
   }
   adopt(std::move(news->plan), std::move(news->program), std::move(news->tables));
   begin();
   return std::string();
+}
+
+/// Throws Error(invalid) where a frame as the last one, or as the stream's are, would have no room for its output.
+void KernelLauncher::check_output_size(const Declaration& declaration) const {
+  if (sized_.bytes == 0) return;
+  OutputSize size(declaration, declaration.output.empty() && !declaration.converted, name_);
+  size.set_params(declaration, params_);
+  static_cast<void>(size.of(sized_, *in_, *out_, {}));
 }
 
 std::string KernelLauncher::refresh_tables() {
@@ -241,6 +250,9 @@ void KernelLauncher::set_stream(const FrameLayout& in, const FrameLayout& out, c
                                 const gpumap_color& out_color) {
   in_ = in;
   out_ = out;
+  sized_ = {};
+  sized_.bytes = sized_.picture_bytes = in.view.bytes;
+  sized_.view = in.view;
   frame_.color = color;
   frame_.out_color = out_color;
   frame_.frame_rate = frame_rate;
@@ -381,6 +393,9 @@ bool KernelLauncher::make_room(Job& job) {
   job.gives = known != std::size_t{0};
   // What goes on goes on whole, wherever its samples begin.
   job.bytes = job.hands_on && !job.of_others ? job.came.bytes : size_->of(in, *in_, *out_, known);
+  sized_.bytes = in.bytes;
+  sized_.picture_bytes = in.picture_bytes;
+  sized_.view = in.view;
   if ((has_result_ || decides()) && !results_->take(cancelled_)) return false;
   if (tensors_ && !tensors_->take(in.tensors, cancelled_, job.tensors)) return false;
   if (!job.gives) return true;

@@ -180,6 +180,7 @@ class LoadedVulkanKernel final : public VulkanKernel {
     }
     shape_.threads_1d = shape_.threads_2d = threads;
     shape_.max_blocks = limits.maxComputeWorkGroupCount;
+    check_grid(source, shape_);
     shape_.blocks = source.grid;
   }
 

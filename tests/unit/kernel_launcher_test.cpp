@@ -6,8 +6,10 @@
 #include <chrono>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <utility>
@@ -366,25 +368,38 @@ TEST_P(KernelLauncherTest, SeesAChangeOfItsFileThatComesWhileItIsLoaded) {
   EXPECT_EQ(content(out.host, sent.size()), std::vector<std::byte>(sent.size(), std::byte{7}));
 }
 
-// A file that became one whose tensors have no size with the frames that come.
+// A file that became one whose tensors have no size with the frames that come, or its output, or that asks for a grid
+// that no device takes.
 TEST_P(KernelLauncherTest, KeepsAKernelWhoseChangeDoesNotFitTheFrames) {
-  const auto one = adder("", 1), two = adder("// gpumap: output-tensor widths float32 {width}\n", 2);
+  const std::vector<std::byte> sent(77, std::byte{5});
+  const auto in = memory_with(sent);
+  const auto one = adder("", 1), two = adder("", 2);
   KernelSettings settings = one->settings();
   settings.reload = true;
   KernelLauncher kernel(settings, bench_->device());
   kernel.set_stream(any_bytes(), any_bytes());
-  std::filesystem::copy_file(two->settings().location, settings.location,
-                             std::filesystem::copy_options::overwrite_existing);
-  const auto end = Clock::now() + std::chrono::seconds(60);
-  std::optional<std::string> outcome;
-  while (!(outcome = kernel.reload()) && Clock::now() < end) std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  ASSERT_TRUE(outcome.has_value());
-  EXPECT_THAT(*outcome,
-              AllOf(HasSubstr("tensor \"widths\": its dimension 0 is 0"), EndsWith("keeping the previous kernel")));
-  const std::vector<std::byte> sent(77, std::byte{5});
-  const auto in = memory_with(sent);
-  const FrameOutput out = kernel.launch(input(*in, sent.size()), {.place = Place::host});
-  EXPECT_EQ(content(out.host, sent.size()), std::vector<std::byte>(sent.size(), std::byte{6}));
+  ASSERT_EQ(kernel.launch(input(*in, sent.size()), {}).outcome, Outcome::given);
+  const std::string grid = "grid 16";
+  const std::pair<std::string, std::string> cases[] = {
+      {grid + "\n// gpumap: output-tensor widths float32 {width}", "tensor \"widths\": its dimension 0 is 0"},
+      {grid + "\n// gpumap: bytes bytes/(bytes-77)", "its line bytes has no value for a frame of 77 bytes"},
+      {grid + "\n// gpumap: bytes bytes-78", "the result is below zero"},
+      {"grid 4294967295", "a grid of 4294967295x1x1 blocks"}};
+  std::stringstream text;
+  text << std::ifstream(two->settings().location).rdbuf();
+  for (const auto& [line, why] : cases) {
+    std::string changed = text.str();
+    ASSERT_NE(changed.find(grid), std::string::npos);
+    std::ofstream(settings.location) << changed.replace(changed.find(grid), grid.size(), line);
+    const auto end = Clock::now() + std::chrono::seconds(60);
+    std::optional<std::string> outcome;
+    while (!(outcome = kernel.reload()) && Clock::now() < end)
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    ASSERT_TRUE(outcome.has_value());
+    EXPECT_THAT(*outcome, AllOf(HasSubstr(why), EndsWith("keeping the previous kernel")));
+    const FrameOutput out = kernel.launch(input(*in, sent.size()), {.place = Place::host});
+    EXPECT_EQ(content(out.host, sent.size()), std::vector<std::byte>(sent.size(), std::byte{6}));
+  }
 }
 
 TEST_P(KernelLauncherTest, AFaultNamesItsKernelOnce) {

@@ -220,6 +220,7 @@ class GPUMAP_API KernelLauncher {
   void choose_queue(const KernelPlan& plan);
   [[nodiscard]] std::unique_ptr<FrameTensors> tensors_of(const Declaration& declaration) const;
   void adopt(KernelPlan plan, std::unique_ptr<Program> program, std::unique_ptr<Tables> tables);
+  void check_output_size(const Declaration& declaration) const;
   /// The CPU has to know what the kernel says before a frame can go on.
   [[nodiscard]] bool decides() const noexcept { return static_cast<bool>(declaration_.output_may); }
 
@@ -259,6 +260,7 @@ class GPUMAP_API KernelLauncher {
   std::optional<KernelReload::News> news_;  ///< not acted upon yet
   Declaration declaration_;
   std::unique_ptr<OutputSize> size_;     ///< of outputs
+  FrameInput sized_;                     ///< what of the last frame that hangs on; no bytes: nothing is known of frames
   std::unique_ptr<BoundsCheck> bounds_;  ///< null where it was not asked for
   std::unique_ptr<Queue> queue_;
   bool has_result_ = false;
