@@ -77,10 +77,10 @@ class Blocks {
 
   void grow() {
     const std::size_t count = std::min(allocation_.bytes / stride_, most_ - made_);
-    free_.reserve(made_ + count);
     MappingOptions options = allocation_;
     options.bytes = count * stride_;
     const std::shared_ptr<Mapping> mapping = device_->allocate(options);
+    free_.reserve(made_ + count);
     for (std::size_t number = count; number-- > 0;) free_.push_back({mapping, number * stride_});
     made_ += count;
   }
@@ -138,7 +138,13 @@ gpumap_status gpumap_pool_create(gpumap_device device, const gpumap_pool_options
     const std::size_t usual = std::max<std::size_t>(usual_allocation / stride, 1);
     MappingOptions allocation;
     allocation.placement = c::placement_of(wanted.placement);
-    allocation.bytes = stride * (wanted.blocks != 0 ? wanted.blocks : usual);
+    const std::size_t blocks = wanted.blocks != 0 ? wanted.blocks : usual;
+    if (blocks > std::numeric_limits<std::size_t>::max() / stride) {
+      throw Error(ErrorCode::invalid, fmt::format("{} blocks of {} bytes in one allocation: no memory has room for "
+                                                  "them: ask for fewer",
+                                                  blocks, wanted.block_bytes));
+    }
+    allocation.bytes = stride * blocks;
     require(allocation, *on, wanted.flags);
     const std::size_t most = wanted.max_blocks != 0 ? wanted.max_blocks : std::numeric_limits<std::size_t>::max();
     hand_out(std::make_unique<PoolObject>(std::make_shared<Blocks>(on->device, allocation, stride, most),

@@ -146,6 +146,17 @@ TEST_F(CMemory, TooMuchIsAnErrorWithTheFigure) {
   pool.blocks = 4'000'000'000;
   gpumap_pool none = nullptr;
   EXPECT_LT(gpumap_pool_create(device_, &pool, &none), 0);
+  // Whose size runs over, and one that is larger than any memory.
+  pool.block_bytes = std::uint64_t{1} << 40U;
+  pool.blocks = 1U << 24U;
+  expect_error(gpumap_pool_create(device_, &pool, &none), GPUMAP_ERROR_INVALID,
+               "16777216 blocks of 1099511627776 bytes");
+  pool.block_bytes = 1;
+  pool.blocks = ~0U;
+  ASSERT_OK(gpumap_pool_create(device_, &pool, &none));
+  gpumap_memory block = nullptr;
+  expect_error(gpumap_pool_take(none, &block), GPUMAP_ERROR_NO_MEMORY, "1024 GiB asked");
+  EXPECT_OK(gpumap_pool_close(none));
   auto ring = GPUMAP_INIT(gpumap_ring_options);
   ring.slot_bytes = petabyte;
   gpumap_ring no_ring = nullptr;
