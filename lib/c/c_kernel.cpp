@@ -21,6 +21,7 @@
 #include "c/c_memory.hpp"
 #include "c/c_ring.hpp"
 #include "gpumap/color.hpp"
+#include "gpumap/declaration.hpp"
 #include "gpumap/error.hpp"
 #include "gpumap/kernel_launcher.hpp"
 #include "gpumap/printable.hpp"
@@ -217,6 +218,7 @@ class KernelObject final : public Object {
 
  private:
   void set_stream(const gpumap_layout& in, const gpumap_layout& out);
+  [[nodiscard]] gpumap_layout declared_output(const gpumap_layout& in) const;
 
   mutable std::mutex mutex_;  ///< of the launcher, and what follows
   KernelLauncher launcher_;
@@ -246,11 +248,29 @@ void KernelObject::set_stream(const gpumap_layout& in, const gpumap_layout& out)
   stream_ = {in, out};
 }
 
+/// Of an input like this, as the kernel's line `output` says it; as the input where there is none, or where it leaves
+/// something open.
+gpumap_layout KernelObject::declared_output(const gpumap_layout& in) const {
+  const Declaration& declaration = launcher_.declaration();
+  if (declaration.output.empty()) return in;
+  try {
+    const auto params =
+        parameter_variables(declaration.params, numbers_of(declaration, launcher_.name(), launcher_.params()),
+                            std::numeric_limits<std::int32_t>::max());
+    std::vector<std::pair<std::string_view, std::uint64_t>> variables{
+        {"width", in.width}, {"height", in.height}, {"rate", in.rate}, {"channels", in.channels}};
+    variables.insert(variables.end(), params.begin(), params.end());
+    return layout_of(parse_caps(expand(declaration.output, variables))).value_or(in);
+  } catch (const Error&) {
+    return in;
+  }
+}
+
 gpumap_status KernelObject::run(const Input& input, const gpumap_run_options& options,
                                 std::unique_ptr<Object>& output) {
   const Deadline deadline = deadline_of(options.timeout_ns == 0 ? usual_timeout_ns : options.timeout_ns);
   const gpumap_layout in = options_of(input.layout ? &*input.layout : nullptr, "gpumap_layout");
-  const gpumap_layout out = options.out != nullptr ? options_of(options.out, "the gpumap_layout of the output") : in;
+  gpumap_layout out = options_of(options.out, "the gpumap_layout of the output");
   check_layout(in, input.bytes);
   if (options.out != nullptr) check_layout(out, is_picture(out.format) ? out.bytes : input.bytes);
   const std::lock_guard lock(mutex_);
@@ -258,6 +278,7 @@ gpumap_status KernelObject::run(const Input& input, const gpumap_run_options& op
   const std::unique_ptr<TimeLimit, decltype(without_limit)> limited(&limit_);
   limit_.start(deadline);  // of reload(), too, which waits for what was launched before
   if (const auto news = launcher_.reload(); news && !news->empty()) throw Error(ErrorCode::compile, *news);
+  if (options.out == nullptr) out = declared_output(in);
   set_stream(in, out);
   const Backend backend = launcher_.backend();
   FrameInput frame;

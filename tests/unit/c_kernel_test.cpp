@@ -533,6 +533,50 @@ TEST_F(CKernel, ABuiltInRefusesWhatItDoesNotTake) {
   EXPECT_OK(gpumap_memory_free(input));
 }
 
+// Where the caller does not say how the output lies, the kernel does.
+TEST_F(CKernel, AnOutputIsAsTheKernelDeclaresIt) {
+  const std::vector<unsigned char> sent{255, 0, 0, 255, 128, 127, 1, 254};
+  gpumap_memory input = memory(sent.size());
+  ASSERT_OK(gpumap_memory_write(input, 0, sent.data(), sent.size()));
+  auto samples = GPUMAP_INIT(gpumap_layout);
+  samples.format = GPUMAP_FORMAT_U8;
+  samples.channels = 2;
+  samples.rate = 48000;
+  auto run = GPUMAP_INIT(gpumap_run_options);
+  run.memory = input;
+  run.layout = &samples;
+  run.to_host = 1;
+  for (const auto& [name, values] : {std::pair{"iq-to-f32", sent.size()}, {"iq-power", sent.size() / 2}}) {
+    gpumap_kernel kernel = builtin(name);
+    gpumap_memory output = nullptr;
+    ASSERT_OK(gpumap_kernel_run(kernel, &run, &output));
+    ASSERT_EQ(gpumap_memory_bytes(output), values * sizeof(float)) << name;
+    float last = 0;
+    EXPECT_OK(gpumap_memory_read(output, (values - 1) * sizeof last, &last, sizeof last));
+    const float quadrature = (254 - 127.5F) / 127.5F, in_phase = (1 - 127.5F) / 127.5F;
+    EXPECT_FLOAT_EQ(last, values == sent.size() ? quadrature : in_phase * in_phase + quadrature * quadrature);
+    EXPECT_OK(gpumap_memory_free(output));
+    EXPECT_OK(gpumap_kernel_close(kernel));
+  }
+  const std::string name = adder("// gpumap: output video/x-raw,format=GRAY8,width={width/params.add},height=1\n");
+  auto options = GPUMAP_INIT(gpumap_kernel_options);
+  options.file = name.c_str();
+  gpumap_kernel kernel = open(options);
+  auto gray = GPUMAP_INIT(gpumap_layout);
+  ASSERT_OK(gpumap_layout_of_picture(GPUMAP_FORMAT_GRAY8, 4, 2, &gray));
+  run.layout = &gray;
+  // Where it divides by zero, or the size of the output is 0, the output is as the input.
+  for (const auto& [params, bytes] : {std::pair{"add=1", 4U}, {"add=0", 8U}, {"add=5", 8U}}) {
+    ASSERT_OK(gpumap_kernel_set_params(kernel, params));
+    gpumap_memory output = nullptr;
+    ASSERT_OK(gpumap_kernel_run(kernel, &run, &output));
+    EXPECT_EQ(gpumap_memory_bytes(output), bytes) << params;
+    EXPECT_OK(gpumap_memory_free(output));
+  }
+  EXPECT_OK(gpumap_kernel_close(kernel));
+  EXPECT_OK(gpumap_memory_free(input));
+}
+
 TEST_F(CKernel, AKernelThatWritesBehindItsMemoryIsFound) {
   const std::string name = folder_.path() / "behind";
   std::ofstream(name + ".cu") << "#include <gpumap/kernel.h>\n// gpumap: view bytes\n// gpumap: params none\n"

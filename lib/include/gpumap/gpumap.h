@@ -504,7 +504,8 @@ typedef struct gpumap_run_options {
   uint64_t offset;             /* of the input in `memory` */
   uint64_t bytes;              /* 0: all of it; of a slot those in use */
   const gpumap_layout* layout; /* of the input; null: the slot's, else bytes */
-  const gpumap_layout* out;    /* of the output; null: as the input. For a kernel that declares another output */
+  const gpumap_layout* out;    /* of the output; null: as the kernel declares it, where that leaves nothing open, else
+                                  as the input */
   const gpumap_fence* after;   /* who fills the input; null: it is filled */
   uint32_t to_host;            /* 1: the output lies in host memory, and the call waits for it */
   uint32_t gap;                /* 1: the frame does not follow on the one before: history and state begin anew */
