@@ -413,7 +413,7 @@ PyObject* array_write(PyObject* self, PyObject* object) {
   if (!succeeded(status)) {
     return nullptr;
   }
-  Py_RETURN_NONE;
+  return new_ref(Py_None);
 }
 
 PyObject* array_tobytes(PyObject* self, PyObject* /*none*/) {
@@ -516,7 +516,7 @@ PyObject* array_flush(PyObject* self, PyObject* /*none*/) {
   if (!usable(as_array(self)) || !succeeded(as_array(self)->hold->flush())) {
     return nullptr;
   }
-  Py_RETURN_NONE;
+  return new_ref(Py_None);
 }
 
 PyObject* array_wait(PyObject* self, PyObject* arguments, PyObject* keywords) {
@@ -538,14 +538,14 @@ PyObject* array_wait(PyObject* self, PyObject* arguments, PyObject* keywords) {
   if (!succeeded(status)) {
     return nullptr;
   }
-  Py_RETURN_NONE;
+  return new_ref(Py_None);
 }
 
 PyObject* array_close(PyObject* self, PyObject* /*none*/) {
   if (as_array(self)->hold) {
     close_array(as_array(self));
   }
-  Py_RETURN_NONE;
+  return new_ref(Py_None);
 }
 
 PyObject* array_repr(PyObject* self) {

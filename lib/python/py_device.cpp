@@ -73,7 +73,7 @@ PyObject* device_check(PyObject* self, PyObject* /*none*/) {
   if (!succeeded(gpumap_device_check(reinterpret_cast<DeviceObject*>(self)->device))) {
     return nullptr;
   }
-  Py_RETURN_NONE;
+  return new_ref(Py_None);
 }
 
 PyObject* device_repr(PyObject* self) {
@@ -167,7 +167,7 @@ PyObject* buffer_enter(PyObject* self, PyObject* /*none*/) {
 
 PyObject* buffer_exit(PyObject* self, PyObject* /*arguments*/) {
   close_array(reinterpret_cast<Array*>(self));
-  Py_RETURN_NONE;
+  return new_ref(Py_None);
 }
 
 PyMethodDef buffer_methods[] = {

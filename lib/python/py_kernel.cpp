@@ -212,7 +212,7 @@ PyObject* kernel_call(PyObject* self, PyObject* arguments, PyObject* keywords) {
     return nullptr;
   }
   if (output == nullptr) {
-    Py_RETURN_NONE;
+    return new_ref(Py_None);
   }
   return output_array(self, output, array, options.out);
 }
@@ -234,7 +234,7 @@ PyObject* kernel_set_params(PyObject* self, PyObject* arguments, PyObject* keywo
   if (!succeeded(status)) {
     return nullptr;
   }
-  Py_RETURN_NONE;
+  return new_ref(Py_None);
 }
 
 /// False with an exception set.
@@ -300,7 +300,7 @@ PyObject* kernel_close(PyObject* self, PyObject* /*none*/) {
       return nullptr;
     }
   }
-  Py_RETURN_NONE;
+  return new_ref(Py_None);
 }
 
 PyMethodDef kernel_methods[] = {

@@ -200,7 +200,7 @@ int ring_traverse(PyObject* self, visitproc visit, void* arg) {
 
 PyObject* ring_close(PyObject* self, PyObject* /*none*/) {
   close_ring(as_ring(self));
-  Py_RETURN_NONE;
+  return new_ref(Py_None);
 }
 
 PyObject* ring_enter(PyObject* self, PyObject* /*none*/) {
@@ -216,7 +216,7 @@ PyObject* ring_call(PyObject* self, PyObject* /*none*/) {
   if (!ring_open(as_ring(self)) || !succeeded(Call(ring_of(as_ring(self))))) {
     return nullptr;
   }
-  Py_RETURN_NONE;
+  return new_ref(Py_None);
 }
 
 PyObject* ring_set_caps(PyObject* self, PyObject* value) {
@@ -238,7 +238,7 @@ PyObject* ring_set_caps(PyObject* self, PyObject* value) {
   }
   state.geometry = geometry;
   forget_views(state);
-  Py_RETURN_NONE;
+  return new_ref(Py_None);
 }
 
 PyObject* ring_info(PyObject* self, void* /*none*/) {
@@ -459,7 +459,7 @@ PyObject* server_close(PyObject* self, PyObject* /*none*/) {
   if (!close_server(as_server(self))) {
     return nullptr;
   }
-  Py_RETURN_NONE;
+  return new_ref(Py_None);
 }
 
 PyObject* server_exit(PyObject* self, PyObject* /*arguments*/) {
@@ -518,7 +518,7 @@ PyObject* server_wait(PyObject* self, PyObject* arguments, PyObject* keywords) {
   if (!succeeded(status)) {
     return nullptr;
   }
-  Py_RETURN_NONE;
+  return new_ref(Py_None);
 }
 
 PyObject* server_info(PyObject* self, void* /*none*/) {

@@ -293,13 +293,13 @@ PyObject* slot_exit(PyObject* self, PyObject* arguments) {
   }
   slot->phase = Phase::over;
   if (!slot->array.hold) {  // close(), within the `with`: given up
-    Py_RETURN_FALSE;
+    return new_ref(Py_False);
   }
   const bool done = slot->writes ? exit_write(slot, failed) : exit_read(slot, failed);
   if (!done) {
     return nullptr;
   }
-  Py_RETURN_FALSE;
+  return new_ref(Py_False);
 }
 
 void slot_dealloc(PyObject* self) {

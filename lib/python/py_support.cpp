@@ -18,7 +18,7 @@ std::atomic<bool> ending{false};
 
 PyObject* at_interpreter_exit(PyObject* /*self*/, PyObject* /*none*/) {
   ending = true;
-  Py_RETURN_NONE;
+  return new_ref(Py_None);
 }
 
 /// What explain() said; allocated once for each thread that needs it.

@@ -31,7 +31,7 @@ class Ref {
   Ref& operator=(const Ref&) = delete;
   ~Ref() {
     if (!interpreter_ends()) {
-      Py_XDECREF(object_);
+      Py_DecRef(object_);
     }
   }
 
@@ -43,9 +43,10 @@ class Ref {
   PyObject* object_ = nullptr;
 };
 
-/// A new reference to `object`.
+/// A new reference to `object`. The interpreter counts it: Python 3.12 and later count none of None's, but Py_INCREF of
+/// 3.11's headers would, in a wheel that was built with them.
 inline PyObject* new_ref(PyObject* object) {
-  Py_INCREF(object);
+  Py_IncRef(object);
   return object;
 }
 
