@@ -169,6 +169,30 @@ class Exit(unittest.TestCase):
             )
         self.assertEqual((done.returncode, done.stderr), (0, ""))
 
+    def test_while_threads_read(self):
+        """Python ends a thread that comes back to it then by unwinding its stack, through the module's frames."""
+        done = script(
+            """
+            import threading, time, gpumap
+            ring = gpumap.Ring(4, shape=64)
+            began = threading.Barrier(9)
+
+            def read():
+                began.wait()
+                while True:
+                    try:
+                        ring.read(0.0005).__enter__()
+                    except gpumap.errors.Timeout:
+                        pass
+
+            for _ in range(8):
+                threading.Thread(target=read, daemon=True).start()
+            began.wait()
+            time.sleep(0.05)
+            """
+        )
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
     def test_by_an_exception_and_by_sys_exit(self):
         for last, status in (("1 / 0", 1), ("sys.exit(5)", 5)):
             done = script(f"import sys, gpumap\nwith gpumap.Ring(4, shape=10).write() as slot:\n    {last}")
