@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT
 #include "device/vulkan_device.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstdint>
 #include <cstdlib>
 #include <limits>
@@ -13,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "device/unique_fd.hpp"
 #include "device/vulkan_span.hpp"
 #include "gpumap/error.hpp"
 
@@ -269,8 +273,20 @@ void VulkanContext::retire(vk::raii::Semaphore semaphore) const noexcept {
   if (retired_.size() > most) retired_.pop_front();
 }
 
+void VulkanContext::check_descriptors(std::string_view what) const {
+  const UniqueFd another(open("/", O_PATH | O_CLOEXEC));
+  if (another || (errno != EMFILE && errno != ENFILE)) return;
+  rlimit limit{};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  throw Error(
+      ErrorCode::no_resources,
+      fmt::format("{}: no file descriptor is left while {}: this process may have {}", name_, what, limit.rlim_cur),
+      "raise ulimit -n");
+}
+
 void VulkanContext::fail(const vk::SystemError& error, std::string_view what) const {
   const auto result = static_cast<vk::Result>(error.code().value());
+  if (result != vk::Result::eErrorDeviceLost) check_descriptors(what);
   switch (result) {
     case vk::Result::eErrorDeviceLost:
       health_->mark_lost(fmt::format(

@@ -139,6 +139,7 @@ VulkanAllocation::VulkanAllocation(VulkanContext& context, Placement placement, 
     const auto result = static_cast<vk::Result>(error.code().value());
     const bool exhausted = result == vk::Result::eErrorOutOfDeviceMemory ||
                            result == vk::Result::eErrorOutOfHostMemory || result == vk::Result::eErrorMemoryMapFailed;
+    if (exhausted) context.check_descriptors(fmt::format("allocating {} of {}", format_bytes(bytes), wanted.text));
     if (exhausted && placement == Placement::host && memory_bytes != 0)
       throw page_locked_refused(context.name(), memory_bytes);
     if (result == vk::Result::eErrorOutOfDeviceMemory) {

@@ -2,6 +2,7 @@
 // Memory of each placement: what the CPU writes the GPU reads and the other way round, in parts and from several
 // threads; ranges are checked, descriptors exported, and allocations too large for the driver refused.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -345,6 +346,28 @@ TEST_F(Memory, OneAllocationTooBigForTheDriver) {
               static_cast<void>(device_->allocate({Placement::device, ~std::size_t{0}}));
             }),
             ErrorCode::no_memory);
+}
+
+TEST_F(Memory, SaysThatDescriptorsAreWhatIsShort) {
+  if (!device_->info().software) GTEST_SKIP() << "a GPU's driver may need none";
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const int next = dup(0);
+  ASSERT_GE(next, 0);
+  close(next);
+  rlimit few = before;
+  few.rlim_cur = static_cast<rlim_t>(next);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+  std::string told;
+  try {
+    static_cast<void>(device_->allocate({Placement::bar, 4096}));
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::no_resources);
+    told = error.what();
+  }
+  EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_NE(told.find("no file descriptor is left while allocating 4 KiB of"), told.npos) << told;
+  EXPECT_NE(told.find("this process may have " + std::to_string(next) + ": raise ulimit -n"), told.npos) << told;
 }
 
 // What a reader sees of memory that is not coherent: all that was published, and nothing else.
