@@ -15,6 +15,7 @@
 #include "kernel/grid.hpp"
 #include "kernel/kernel_memory.hpp"
 #include "kernel/output_size.hpp"
+#include "memory/gpu_mapping.hpp"
 #include "queue/queues.hpp"
 
 namespace gpumap {
@@ -635,6 +636,18 @@ void KernelLauncher::check(const FrameInput& in) const {
                                                 "of {}: change FrameInput::offset or bytes",
                                                 name_, in.bytes, in.offset, in.mapping->bytes()));
   }
+  // Its address means nothing here, or somebody else's memory: for CUDA that is the end of the whole context.
+  const auto check_device = [this](const Mapping* mapping) {
+    const auto* own = dynamic_cast<const GpuMapping*>(mapping);
+    if (own == nullptr || &own->device() == device_.get()) return;
+    throw Error(
+        ErrorCode::invalid,
+        fmt::format("kernel {}: a frame or a tensor lies in the memory of {}, and the kernel runs on {}: run it "
+                    "where its frames are, or copy these through host memory",
+                    name_, name_of(own->device().info()), name_of(device_->info())));
+  };
+  check_device(in.mapping);
+  for (const TensorInput& tensor : in.tensors) check_device(tensor.mapping);
   if (in.mapping == nullptr && !in.copy) {
     throw Error(ErrorCode::invalid,
                 fmt::format("kernel {}: the frame is in memory that is not gpumap's: set FrameInput::copy", name_));

@@ -12,6 +12,7 @@
 #include <functional>
 #include <gpumap/device.hpp>
 #include <gpumap/error.hpp>
+#include <gpumap/kernel_launcher.hpp>
 #include <memory>
 #include <optional>
 #include <random>
@@ -346,6 +347,26 @@ TEST_F(Memory, OneAllocationTooBigForTheDriver) {
               static_cast<void>(device_->allocate({Placement::device, ~std::size_t{0}}));
             }),
             ErrorCode::no_memory);
+}
+
+// An address of another GPU's is none here.
+TEST_F(Memory, OfAnotherDeviceIsNoFrameOfAKernel) {
+  KernelLauncher kernel(KernelSettings(), device_);
+  FrameLayout bytes;
+  bytes.view.format = GPUMAP_FORMAT_BYTES;
+  bytes.bytes_per_sample = 1;
+  kernel.set_stream(bytes, bytes);
+  test::SimulatedDevice other;
+  const auto elsewhere = other.allocate({.placement = Placement::bar, .bytes = 64}, {});
+  FrameInput in;
+  in.mapping = elsewhere.get();
+  in.bytes = in.view.bytes = 64;
+  EXPECT_EQ(code_of([&] { static_cast<void>(kernel.launch(in, {})); }), ErrorCode::invalid);
+  const auto here = device_->allocate({.placement = Placement::bar, .bytes = 64});
+  in.mapping = here.get();
+  in.address = in.view.plane[0] = here->address(kernel.backend());
+  EXPECT_EQ(kernel.launch(in, {}).outcome, FrameOutput::Outcome::given);
+  kernel.drain();
 }
 
 TEST_F(Memory, SaysThatDescriptorsAreWhatIsShort) {
