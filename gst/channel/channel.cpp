@@ -244,8 +244,11 @@ void Channel::set_downstream_flow(GstFlowReturn flow, bool of_this_stream) noexc
   // An element that is linked later gets the frames that wait here, as behind a queue.
   if (flow == GST_FLOW_OK || flow == GST_FLOW_NOT_LINKED) return;
   // A sink that waits for a slot would wait forever, because no frame is taken any more. After the flow is set, so that
-  // no sink begins to wait later.
+  // no sink begins to wait later. Frames wait in rings that the src has not come to as well.
   if (current_) current_->ring().drop_queued();
+  for (const Item& item : items_) {
+    if (item.channel_ring) item.channel_ring->ring().drop_queued();
+  }
 }
 
 bool Channel::relinked() noexcept {

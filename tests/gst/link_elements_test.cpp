@@ -272,6 +272,25 @@ TEST_F(LinkSides, WhoHasEnoughStopsNobody) {
   }
 }
 
+// Frames of the next ring, which it never comes to, wait at its side when it has enough.
+TEST_F(LinkSides, WhoHasEnoughOfOneRingStopsNobodyInTheNext) {
+  Pipeline producer(from_appsrc("slots=8"));
+  start(producer);
+  push_frame(producer, 0);
+  Pipeline enough("gpumapsrc num-buffers=2 " + socket() + " ! fakesink sync=false");
+  ASSERT_EQ(enough.set_state(GST_STATE_PAUSED), GST_STATE_CHANGE_ASYNC);
+  ASSERT_TRUE(eventually([&] { return clients(producer) == 1; }));
+  for (std::uint64_t n = 1; n < 4; ++n) push_frame(producer, n);
+  for (std::uint64_t n = 4; n < 60; ++n) push_frame(producer, n, 50 * frame_size);
+  ASSERT_TRUE(eventually([&] {
+    const auto sight = observe_links(std::span(&path, 1), Clock::now() + 1s).at(0);
+    return sight.report && sight.report->busy == sight.report->slots && clients(producer) == 1;
+  }));
+  EXPECT_EQ(enough.run(), "eos");
+  EXPECT_TRUE(eventually([&] { return stat(producer.element("sink"), "frames") == 60; }))
+      << stat(producer.element("sink"), "frames");
+}
+
 // Nobody upstream of it hears what it has, and so sends its EOS.
 TEST_F(LinkSides, WhoHasEnoughOfOneStreamTakesTheNext) {
   Pipeline producer(from_appsrc());
