@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "gpumap/error.hpp"
+#include "gpumap/file.hpp"
 #include "memory/gpu_mapping.hpp"
 
 // Linux 5.1; the headers of Debian 12 have it, older ones may not.
@@ -28,7 +29,7 @@ constexpr int sealed_size = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 [[noreturn]] void fail(const char* what, std::uint64_t bytes) {
   const int cause = errno;
   throw Error(code_of_errno(cause), fmt::format("{} of {} bytes for a link: {}", what, bytes, std::strerror(cause)),
-              "raise the limits on open files and on memory (ulimit -n, ulimit -v)");
+              "raise the limits on open files, on their size and on memory (ulimit -n, -f, -v)");
 }
 
 struct Memfd {
@@ -38,6 +39,7 @@ struct Memfd {
 
 /// A new memfd, mapped and sealed. The mapping stays writable even when the seals forbid new writable mappings.
 Memfd make_memfd(const char* name, std::uint64_t bytes, int seals) {
+  const FileSizeErrors instead_of_a_signal;
   UniqueFd fd(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd || ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) fail("a memfd", bytes);
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);

@@ -11,6 +11,7 @@
 #include <new>
 
 #include "gpumap/error.hpp"
+#include "gpumap/file.hpp"
 #include "ring/slot_queue.hpp"
 
 namespace gpumap::ring {
@@ -21,12 +22,13 @@ namespace {
   throw Error(code_of_errno(cause),
               fmt::format("{} refused {} bytes for a ring's control block: {}", what, sizeof(ControlBlock),
                           std::strerror(cause)),
-              "raise the limits on open files and on locked or shared memory (ulimit -n, ulimit -l)");
+              "raise the limits on open files, on their size and on locked or shared memory (ulimit -n, -f, -l)");
 }
 
 }  // namespace
 
 ControlMemory::ControlMemory(std::uint32_t slots, std::uint64_t slot_bytes, std::uint64_t slot_stride) {
+  const FileSizeErrors instead_of_a_signal;
   fd_ = memfd_create("gpumap-ring", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (fd_ < 0) refuse("memfd_create");
   void* memory = MAP_FAILED;

@@ -3,6 +3,8 @@
 #include "gpumap/ring.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -326,6 +328,22 @@ TEST(Ring, ALeaseOfOneSideIsEnoughToCallTheOther) {
   EXPECT_FALSE(watch.expired());
   read = ReadLease();
   EXPECT_TRUE(watch.expired());
+}
+
+// The block that producer and consumer share is a file in memory: its size is limited as that of others.
+TEST(RingMemory, AFileThatMayNotBeSoLargeIsAnErrorAndNoSignal) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto make = [] {
+    const rlimit limit{100, 100};
+    if (setrlimit(RLIMIT_FSIZE, &limit) != 0) _exit(2);
+    try {
+      static_cast<void>(make_ring(2, 777));
+    } catch (const Error& error) {
+      _exit(std::string(error.what()).find("-f") != std::string::npos ? 0 : 3);
+    }
+    _exit(1);
+  };
+  EXPECT_EXIT(make(), testing::ExitedWithCode(0), "");
 }
 
 }  // namespace

@@ -4,6 +4,8 @@
 #include <sys/stat.h>
 
 #include <array>
+#include <cerrno>
+#include <csignal>
 #include <cstddef>
 #include <filesystem>
 #include <istream>
@@ -31,6 +33,33 @@ struct FileStamp {
     return inode == other.inode && bytes == other.bytes && changed.tv_sec == other.changed.tv_sec &&
            changed.tv_nsec == other.changed.tv_nsec;
   }
+};
+
+/// While it lives, a call of this thread that makes a file larger than the process may have (ulimit -f) fails with
+/// EFBIG; else a signal ends the process, files in memory (memfd) included. Keeps errno.
+class FileSizeErrors {
+ public:
+  FileSizeErrors() noexcept {
+    sigset_t pending;
+    sigpending(&pending);
+    was_pending_ = sigismember(&pending, SIGXFSZ) == 1;
+    sigemptyset(&signal_);
+    sigaddset(&signal_, SIGXFSZ);
+    pthread_sigmask(SIG_BLOCK, &signal_, &before_);
+  }
+  ~FileSizeErrors() {
+    const int cause = errno;
+    const timespec at_once{};
+    if (!was_pending_) sigtimedwait(&signal_, nullptr, &at_once);
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+    errno = cause;
+  }
+  FileSizeErrors(const FileSizeErrors&) = delete;
+  FileSizeErrors& operator=(const FileSizeErrors&) = delete;
+
+ private:
+  sigset_t signal_{}, before_{};
+  bool was_pending_ = false;
 };
 
 /// Of a file that is read whole. One of zeros that takes no room on the disk may be larger than any memory.

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "device/unique_fd.hpp"
+#include "gpumap/file.hpp"
 
 namespace gpumap {
 namespace {
@@ -159,6 +160,7 @@ std::string CacheFolder::write(const Digest& key, std::string_view bytes) const 
   const UniqueFd folder = open_folder(path_, wrong);
   if (!folder) return wrong;
 
+  const FileSizeErrors instead_of_a_signal;
   // Random, not the process's number: containers with one home have the same numbers.
   std::array<std::uint8_t, 8> random{};
   if (getrandom(random.data(), random.size(), 0) != static_cast<ssize_t>(random.size())) return system_error();
