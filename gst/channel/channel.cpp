@@ -439,11 +439,18 @@ void Channel::tell_latency() {
   gst_clear_object(&src);
 }
 
+/// Wakes next(), which looks at everything once more.
+void Channel::nudge_src() {
+  if (current_) current_->ring().nudge_consumer();
+  if (far_) far_->nudge();
+}
+
 void Channel::set_src_flushing(bool flushing) {
   {
     const std::lock_guard lock(mutex_);
     src_flushing_ = flushing;
     if (current_) current_->ring().set_consumer_flushing(flushing);
+    nudge_src();
   }
   arrived_.notify_all();
 }
@@ -452,7 +459,7 @@ void Channel::interrupt_src() {
   {
     const std::lock_guard lock(mutex_);
     interrupted_ = true;
-    if (current_) current_->ring().nudge_consumer();
+    nudge_src();
   }
   arrived_.notify_all();
 }
@@ -524,7 +531,7 @@ void Channel::add(Item item) {
     if (item.event == nullptr) newest_ = item.channel_ring;
     items_.push_back(std::move(item));
     pending_ = items_.size();
-    if (current_) current_->ring().nudge_consumer();
+    nudge_src();
   }
   arrived_.notify_all();
   hand_on();
@@ -627,7 +634,7 @@ void Channel::drop_all_locked(bool keep_sticky) {
   forget_delivered();
   items_.clear();
   pending_ = 0;
-  if (current_) current_->ring().nudge_consumer();
+  nudge_src();
   current_.reset();
   newest_.reset();
 }
@@ -682,6 +689,8 @@ std::optional<Channel::Next> Channel::next_frame() {
 Channel::Next Channel::take_next(Deadline deadline) {
   while (true) {
     std::shared_ptr<ChannelRing> channel_ring;
+    std::shared_ptr<FarSink> far;
+    std::uint64_t nudges = 0;
     {
       std::unique_lock lock(mutex_);
       if (src_flushing_) return {.kind = Next::Kind::flushing};
@@ -723,11 +732,16 @@ Channel::Next Channel::take_next(Deadline deadline) {
         continue;
       }
       channel_ring = current_;
+      far = far_;
+      if (far) nudges = far->nudges();
     }
-    if (channel_ring->ring().queued() == 0) begin_to_wait();
-
+    bool brought = false;
+    if (channel_ring->ring().queued() == 0) {
+      begin_to_wait();
+      brought = far && far->bring(channel_ring->ring(), nudges, deadline);
+    }
     ReadLease lease;
-    const RingStatus status = channel_ring->ring().receive(lease, deadline);
+    const RingStatus status = channel_ring->ring().receive(lease, brought ? Deadline{} : deadline);
     if (status == RingStatus::ok) {
       if (pending_.load(std::memory_order_acquire) != 0) {
         const std::lock_guard lock(mutex_);

@@ -74,6 +74,11 @@ class FarSink {
   FarSink& operator=(const FarSink&) = delete;
   [[nodiscard]] virtual bool send(GstEvent* event) = 0;  ///< upstream; takes it. False: it was not handled.
   [[nodiscard]] virtual bool query(GstQuery* query) = 0;
+  /// In the src's thread: waits for the next frame and puts it into `ring`, or returns at a nudge after the first
+  /// `nudges`, or when something else came. False: another thread brings frames now; wait at the ring for it.
+  [[nodiscard]] virtual bool bring(const Ring& ring, std::uint64_t nudges, Deadline deadline) = 0;
+  virtual void nudge() noexcept = 0;  ///< something changed for who waits in bring(). Under the channel's lock, as:
+  [[nodiscard]] virtual std::uint64_t nudges() const noexcept = 0;
 };
 
 /// Stands for the src where those are in other processes. Any thread.
@@ -264,6 +269,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   void clear(std::deque<Item>& items);
   void end_flush();
   void begin_to_wait();
+  void nudge_src();   ///< under mutex_
   void show_again();  ///< under mutex_, as the next two
   void forget_delivered();
   void keep_or_drop();

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <chrono>
 #include <condition_variable>
+#include <exception>
 #include <functional>
 #include <mutex>
 #include <optional>
@@ -38,6 +39,7 @@ namespace {
 constexpr auto patience_for_query = 500ms;
 constexpr auto patience_for_seek = 5s;
 constexpr std::chrono::nanoseconds patience_for_successor = 5s;
+constexpr auto second_look = 50ms;
 /// A server that starts makes its socket, and gives others access, in less time.
 constexpr std::chrono::nanoseconds patience_for_server = 2s;
 
@@ -156,7 +158,106 @@ class Inlet::Far final : public FarSink {
     return read_answer(answer, query, names_);
   }
 
+  // Whose turn it is to take from the connection. The src's while it waits for a frame. The inlet's when something else
+  // came, and when the src has been away for longer than it takes to hand on a frame: each change costs two threads a
+  // switch.
+
+  void nudge() noexcept override {
+    const std::lock_guard lock(turn_);
+    ++nudges_;
+    if (taker_ == Taker::src) follows_->interrupt();
+  }
+  std::uint64_t nudges() const noexcept override {
+    const std::lock_guard lock(turn_);
+    return nudges_;
+  }
+  bool bring(const Ring& ring, std::uint64_t nudges, Deadline deadline) override {
+    std::unique_lock lock(turn_);
+    if (follows_ == nullptr || follows_->ring().get() != &ring) return false;
+    if (taker_ == Taker::inlet || handed_) {
+      wanted_ = true;
+      if (taker_ == Taker::inlet) follows_->interrupt();
+      return false;
+    }
+    if (nudges_ != nudges) return true;
+    taker_ = Taker::src;
+    lock.unlock();
+    LinkNext next = LinkNext::closed;
+    std::exception_ptr failure;
+    try {
+      next = inlet_->bring(deadline);
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    lock.lock();
+    taker_ = Taker::nobody;
+    left_ = Clock::now();
+    failure_ = failure;
+    has_message_ = next == LinkNext::message;
+    handed_ = has_message_ || next == LinkNext::closed;
+    if (handed_ || ends_) turned_.notify_all();
+    return true;
+  }
+
+  /// From here on the src may take frames of `consumer`, which end_turns() ends.
+  void begin_turns(Inlet& inlet, LinkConsumer& consumer) {
+    const std::lock_guard lock(turn_);
+    inlet_ = &inlet;
+    follows_ = &consumer;
+    taker_ = Taker::inlet;
+    handed_ = has_message_ = wanted_ = false;
+    left_ = {};
+  }
+  /// Gives the inlet's turn away until it is the inlet's again, `limit` at most. True: it is; `has_message`: the src
+  /// has left a message. Rethrows what the src met.
+  [[nodiscard]] bool await_turn(Clock::duration limit, bool& has_message) {
+    constexpr auto absence = 10ms;
+    std::unique_lock lock(turn_);
+    if (taker_ == Taker::inlet) {
+      taker_ = Taker::nobody;
+      if (std::exchange(wanted_, false)) {
+        left_ = Clock::now();
+        follows_->ring()->nudge_consumer();
+      }
+    }
+    const auto is_inlets = [&] {
+      return taker_ == Taker::nobody && (handed_ || ends_ || Clock::now() - left_ >= absence);
+    };
+    const Deadline end = Clock::now() + limit;
+    while (!is_inlets()) {
+      const Deadline now = Clock::now();
+      if (now >= end) return false;
+      turned_.wait_until(lock, std::min<Deadline>(end, taker_ == Taker::src ? end : now + absence));
+    }
+    taker_ = Taker::inlet;
+    handed_ = false;
+    has_message = std::exchange(has_message_, false);
+    if (const auto failure = std::exchange(failure_, nullptr)) std::rethrow_exception(failure);
+    return true;
+  }
+  /// The src takes no more frames of this connection.
+  void end_turns() {
+    std::unique_lock lock(turn_);
+    ends_ = true;
+    // Ends: an interrupted wait returns.
+    while (taker_ == Taker::src) {
+      follows_->interrupt();
+      turned_.wait_for(lock, 1ms);
+    }
+    ends_ = false;
+    follows_ = nullptr;
+    taker_ = Taker::nobody;
+  }
+  /// The inlet stops: await_turn() returns.
+  void stop() {
+    const std::lock_guard lock(turn_);
+    ends_ = true;
+    if (taker_ == Taker::src) follows_->interrupt();
+    turned_.notify_all();
+  }
+
  private:
+  enum class Taker { nobody, inlet, src };
   [[nodiscard]] std::shared_ptr<LinkConsumer> consumer() {
     const std::lock_guard lock(mutex_);
     return consumer_;
@@ -186,6 +287,19 @@ class Inlet::Far final : public FarSink {
   int seekers_ = 0;                               ///< threads that wait for the answer to a seek with a flush
   const std::function<void()>* flush_ = nullptr;  ///< for one of them to do
   bool flushes_ = false;                          ///< one of them does it
+
+  mutable std::mutex turn_;  ///< of what follows
+  std::condition_variable turned_;
+  Taker taker_ = Taker::nobody;
+  Inlet* inlet_ = nullptr;
+  LinkConsumer* follows_ = nullptr;  ///< null: there is nothing to take from
+  bool handed_ = false;              ///< the src has left something for the inlet:
+  bool has_message_ = false;         ///< a message,
+  std::exception_ptr failure_;       ///< or this; else look at the connection
+  bool wanted_ = false;              ///< the src waits for its turn
+  bool ends_ = false;
+  Deadline left_{};  ///< when the src last had its turn
+  std::uint64_t nudges_ = 0;
 };
 
 GType on_lost_type() {
@@ -216,6 +330,7 @@ Inlet::Inlet(GstElement* src, std::shared_ptr<Channel> channel, InletSettings se
 
 Inlet::~Inlet() {
   stopping_ = true;
+  far_->stop();
   // Ends: each wait of the thread has a limit, and it looks at stopping_ then.
   thread_.join();
   channel_->set_far_sink(nullptr);
@@ -318,6 +433,7 @@ void Inlet::read(std::span<const std::byte> text) {
                               printable(settings_.path)));
     }
     blank_.reset();
+    blank_bytes_ = 0;
     return;
   }
   if (Channel::FarTime time; read_time(text, time)) {
@@ -379,19 +495,33 @@ void Inlet::end_flush() {
   if (std::exchange(flushing_, false)) channel_->flush(gst_event_new_flush_stop(TRUE));
 }
 
-LinkNext Inlet::next(LinkConsumer& consumer, LinkFrame& frame, const std::function<void(std::uint32_t)>& before) {
-  constexpr auto second_look = 50ms;
+LinkNext Inlet::next(LinkConsumer& consumer) {
   const Ring& ring = *consumer.ring();
   // A frame that was taken can no longer make room for a newer one, so only some are taken ahead. In a flush all are
   // taken, because they will be dropped. So are those of a producer that ends, which waits only for a moment.
   const auto enough = [&] { return !flushing_ && ring.queued() >= max_ahead(ring.slots()) && consumer.why().empty(); };
   if (enough()) {
     channel_->when_src_waits([&consumer] { consumer.interrupt(); });
-    const LinkNext heard = enough() ? consumer.hear(frame, Clock::now() + second_look) : LinkNext::timeout;
+    const LinkNext heard = enough() ? consumer.hear(frame_, Clock::now() + second_look) : LinkNext::timeout;
     channel_->when_src_waits(nullptr);
     if (heard != LinkNext::timeout || enough()) return heard;
   }
-  return consumer.pass(frame, before, Clock::now() + second_look);
+  const LinkNext next = consumer.pass(frame_, before_, Clock::now() + second_look);
+  if (next == LinkNext::frame) note_frame();
+  return next;
+}
+
+/// In the src's thread.
+LinkNext Inlet::bring(Deadline deadline) {
+  if (blank_bytes_ != 0) prepare_carrier(blank_bytes_);
+  const LinkNext next = consumer_->pass(frame_, before_, deadline);
+  if (next == LinkNext::frame) note_frame();
+  return next;
+}
+
+void Inlet::note_frame() {
+  passed_over_.store(consumer_->passed_over(), std::memory_order_relaxed);
+  tell_of_refused_names();  // the application may ask the producer meanwhile, which takes the connection's lock
 }
 
 /// A client that may miss frames would miss them all, in silence, where what follows gives no slot back.
@@ -470,26 +600,30 @@ bool Inlet::follow(const std::shared_ptr<LinkConsumer>& connection) {
   channel_->push_ring(ring);
   layout_.reset();
   blank_.reset();
+  blank_bytes_ = 0;
   next_sequence_ = any_sequence;
   passed_over_ = 0;
-  LinkFrame frame;
   // Made once: each frame would turn a lambda into a new function on the heap.
-  const std::function<void(std::uint32_t)> before = [&](std::uint32_t slot) {
-    ring->put(slot, make_carrier(frame));
-    put_way(*ring, slot, frame);
-    next_sequence_ = frame.info.sequence + 1;
+  before_ = [this, &carriers = *ring](std::uint32_t slot) {
+    carriers.put(slot, make_carrier(frame_));
+    put_way(carriers, slot, frame_);
+    next_sequence_ = frame_.info.sequence + 1;
   };
+  far_->begin_turns(*this, consumer);
+  const auto without_turns = [](Far* far) { far->end_turns(); };
+  std::unique_ptr<Far, decltype(without_turns)> turns(far_.get());
   for (LinkNext next = LinkNext::timeout; !stopping_ && next != LinkNext::closed;) {
-    next = this->next(consumer, frame, before);
-    if (next == LinkNext::message) read(frame.message);
+    bool has_message = false;
+    next = LinkNext::timeout;
+    if (far_->await_turn(second_look, has_message)) next = has_message ? LinkNext::message : this->next(consumer);
+    if (next == LinkNext::message) read(frame_.message);
     if (next == LinkNext::timeout) tell_if_passed_over(consumer);
     if (next != LinkNext::frame) continue;
-    passed_over_ = consumer.passed_over();
-    tell_of_refused_names();  // the application may ask the producer meanwhile, which takes the connection's lock
-    prepare_carrier(frame.info.bytes);
+    prepare_carrier(frame_.info.bytes);
     // The src takes no more frames, and the producer may need their slots.
     if (channel_->src_has_enough()) consumer.ring()->drop_queued();
   }
+  turns.reset();
   consumer_ = nullptr;
   if (consumer.cut_off()) ring->loans()->recall();
   end_flush();

@@ -37,8 +37,9 @@ struct InletSettings {
 };
 
 /// Takes a gpumapsink's place before a gpumapsrc that connects to a socket: puts the frames and events of another
-/// process into the channel, in their order. Its one thread connects, and connects again when the producer is gone.
-/// Thread safety: one thread at a time.
+/// process into the channel, in their order. The src's thread itself takes frames while it waits for them. A thread of
+/// the inlet's connects, and connects again when the producer is gone, and has what is no frame's business: events, and
+/// what comes while the src is busy or stands. Thread safety: one thread at a time.
 class Inlet {
  public:
   /// `src` must outlive this object and posts its errors.
@@ -52,8 +53,9 @@ class Inlet {
   void run();
   [[nodiscard]] std::shared_ptr<LinkConsumer> connect(LinkConsumerOptions options);
   [[nodiscard]] bool follow(const std::shared_ptr<LinkConsumer>& connection);
-  [[nodiscard]] LinkNext next(LinkConsumer& consumer, LinkFrame& frame,
-                              const std::function<void(std::uint32_t)>& before);
+  [[nodiscard]] LinkNext next(LinkConsumer& consumer);
+  [[nodiscard]] LinkNext bring(Deadline deadline);
+  void note_frame();
   void flush(GstEvent* event);
   void end_flush();
   void lose(const std::string& why);
@@ -81,16 +83,18 @@ class Inlet {
   std::uint64_t next_sequence_ = 0;  ///< the producer's number of the frame after the last one
   bool ended_ = false;               ///< EOS came
   bool flushing_ = false;
-  bool moved_ = false;             ///< the producer continues with another ring
-  bool told_wait_ = false;         ///< the warning that no producer is there was posted
-  bool told_full_ = false;         ///< the warning that the producer has no place was posted
-  bool told_passed_over_ = false;  ///< the warning that no slot is left for this client was posted
-  std::uint64_t passed_over_ = 0;  ///< LinkConsumer::passed_over() at the last frame
+  bool moved_ = false;                         ///< the producer continues with another ring
+  bool told_wait_ = false;                     ///< the warning that no producer is there was posted
+  bool told_full_ = false;                     ///< the warning that the producer has no place was posted
+  bool told_passed_over_ = false;              ///< the warning that no slot is left for this client was posted
+  std::atomic<std::uint64_t> passed_over_{0};  ///< LinkConsumer::passed_over() at the last frame
   /// The stream's state that went into the channel, by its kind and, for kinds with several, its name.
   std::map<std::pair<Keeping, std::string>, LinkText> told_;
-  LinkConsumer* consumer_ = nullptr;  ///< whose frames follow() takes
-  std::string why_;                   ///< why the last connection is closed
-  NewNames names_;                    ///< of the producers
+  LinkConsumer* consumer_ = nullptr;           ///< whose frames follow() takes
+  LinkFrame frame_;                            ///< what came last; of the thread whose turn it is
+  std::function<void(std::uint32_t)> before_;  ///< puts what goes with the frame into its slot of the ring
+  std::string why_;                            ///< why the last connection is closed
+  NewNames names_;                             ///< of the producers
   std::atomic<bool> stopping_{false};
   std::thread thread_;
 };

@@ -49,6 +49,29 @@ TEST_F(LinkSides, TheThreadThatBringsAFrameShowsIt) {
   EXPECT_LT(sleeps, static_cast<long>(frames) / 4 + looks);
 }
 
+TEST_F(LinkSides, TheThreadThatHandsAFrameOnTakesIt) {
+  Pipeline producer(from_appsrc());
+  start(producer);
+  push_frame(producer, 0);
+  Pipeline consumer(to_appsink());
+  start(consumer);
+  ASSERT_TRUE(eventually([&] { return clients(producer) == 1; }));
+  const auto comes = [&](std::uint64_t n) {
+    push_frame(producer, n);
+    const Sample sample = pull(consumer.appsink());
+    return sample && data_of(gst_sample_get_buffer(sample.get())) == random_data(frame_size, n);
+  };
+  ASSERT_TRUE(comes(1));
+  constexpr std::uint64_t frames = 200;
+  const auto began = Clock::now();
+  const auto sleeps_of_inlet = [] { return gpumap::test::thread_states("gpumap-inlet").at(0).sleeps; };
+  const long before = sleeps_of_inlet();
+  for (std::uint64_t n = 0; n < frames; ++n) ASSERT_TRUE(comes(n + 2));
+  const long sleeps = sleeps_of_inlet() - before;
+  const auto looks = (Clock::now() - began) / 10ms;  // of that thread after the src
+  EXPECT_LT(sleeps, static_cast<long>(frames) / 4 + 2 * looks);
+}
+
 TEST_F(LinkSides, WhoComesLaterGetsAllThatHolds) {
   Pipeline producer(from_appsrc());
   start(producer);
