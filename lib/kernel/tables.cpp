@@ -37,7 +37,7 @@ File open_file(const std::string& what, const std::filesystem::path& path) {
   UniqueFd descriptor(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   if (descriptor.get() < 0) {
     const int cause = errno;
-    fail(fmt::format("{}: check the path in the line table", std::strerror(cause)),
+    fail(fmt::format("{}: {}", std::strerror(cause), remedy_where_closed(cause, "the path in the line table")),
          cause == ENOENT ? ErrorCode::not_found : ErrorCode::open_read);
   }
   struct stat found {};

@@ -2,6 +2,7 @@
 #include "memory/vulkan_allocation.hpp"
 
 #include <fmt/format.h>
+#include <sys/resource.h>
 #include <memory>
 #include <optional>
 #include <tuple>
@@ -10,6 +11,7 @@
 #include "device/budget.hpp"
 #include "gpumap/fence.hpp"
 #include "gpumap/figured_error.hpp"
+#include "gpumap/file.hpp"
 
 namespace gpumap {
 namespace {
@@ -81,6 +83,8 @@ Budget::Share reserve_window(VulkanContext& context, std::uint64_t bytes) {
 VulkanAllocation::VulkanAllocation(VulkanContext& context, Placement placement, std::uint64_t bytes,
                                    bool require_coherent)
     : stuck(&context.stuck_work()) {
+  // Of drivers in software, whose memory is a file where it can be exported.
+  const FileSizeErrors instead_of_a_signal;
   context.health().check();
   if (bytes > context.max_allocation()) {
     throw FiguredError(Error(ErrorCode::no_memory,
@@ -140,6 +144,13 @@ VulkanAllocation::VulkanAllocation(VulkanContext& context, Placement placement, 
     const bool exhausted = result == vk::Result::eErrorOutOfDeviceMemory ||
                            result == vk::Result::eErrorOutOfHostMemory || result == vk::Result::eErrorMemoryMapFailed;
     if (exhausted) context.check_descriptors(fmt::format("allocating {} of {}", format_bytes(bytes), wanted.text));
+    rlimit files{};
+    if (exhausted && exportable && getrlimit(RLIMIT_FSIZE, &files) == 0 && files.rlim_cur < memory_bytes) {
+      throw Error(ErrorCode::no_resources,
+                  fmt::format("{}: the driver has no {} of {} where a process may have no file of more than {}",
+                              context.name(), format_bytes(bytes), wanted.text, format_bytes(files.rlim_cur)),
+                  "raise ulimit -f");
+    }
     if (exhausted && placement == Placement::host && memory_bytes != 0)
       throw page_locked_refused(context.name(), memory_bytes);
     if (result == vk::Result::eErrorOutOfDeviceMemory) {

@@ -369,26 +369,39 @@ TEST_F(Memory, OfAnotherDeviceIsNoFrameOfAKernel) {
   kernel.drain();
 }
 
-TEST_F(Memory, SaysThatDescriptorsAreWhatIsShort) {
-  if (!device_->info().software) GTEST_SKIP() << "a GPU's driver may need none";
+/// What `call` says where the process has a limit of `most`. Empty: nothing.
+std::string told_under(auto which, rlim_t most, const std::function<void()>& call) {
   rlimit before{};
-  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_EQ(getrlimit(which, &before), 0);
+  rlimit few = before;
+  few.rlim_cur = most;
+  EXPECT_EQ(setrlimit(which, &few), 0);
+  std::string told;
+  try {
+    call();
+  } catch (const Error& error) {
+    told = error.what();
+  }
+  EXPECT_EQ(setrlimit(which, &before), 0);
+  return told;
+}
+
+TEST_F(Memory, SaysWhichLimitOfTheProcessIsInTheWay) {
+  if (!device_->info().software) GTEST_SKIP() << "a GPU's driver may need neither descriptors nor files";
   const int next = dup(0);
   ASSERT_GE(next, 0);
   close(next);
-  rlimit few = before;
-  few.rlim_cur = static_cast<rlim_t>(next);
-  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
-  std::string told;
-  try {
+  const auto allocate = [this] {
+    EXPECT_EQ(code_of([&] { static_cast<void>(device_->allocate({Placement::bar, 4096})); }), ErrorCode::no_resources);
     static_cast<void>(device_->allocate({Placement::bar, 4096}));
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::no_resources);
-    told = error.what();
-  }
-  EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  };
+  const auto load = [] { static_cast<void>(load_kernel_file("/no/such.comp")); };
+  EXPECT_NE(told_under(RLIMIT_NOFILE, static_cast<rlim_t>(next), load).find("raise ulimit -n"), std::string::npos);
+  std::string told = told_under(RLIMIT_NOFILE, static_cast<rlim_t>(next), allocate);
   EXPECT_NE(told.find("no file descriptor is left while allocating 4 KiB of"), told.npos) << told;
   EXPECT_NE(told.find("this process may have " + std::to_string(next) + ": raise ulimit -n"), told.npos) << told;
+  told = told_under(RLIMIT_FSIZE, 100, allocate);
+  EXPECT_NE(told.find("no file of more than 100 bytes: raise ulimit -f"), told.npos) << told;
 }
 
 // What a reader sees of memory that is not coherent: all that was published, and nothing else.

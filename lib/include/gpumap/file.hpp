@@ -35,6 +35,11 @@ struct FileStamp {
   }
 };
 
+/// What to do where a file, which is named by `path`, did not open for `cause`, an errno.
+[[nodiscard]] inline std::string remedy_where_closed(int cause, const std::string& path) {
+  return cause == EMFILE || cause == ENFILE ? "raise ulimit -n" : "check " + path;
+}
+
 /// While it lives, a call of this thread that makes a file larger than the process may have (ulimit -f) fails with
 /// EFBIG; else a signal ends the process, files in memory (memfd) included. Keeps errno.
 class FileSizeErrors {

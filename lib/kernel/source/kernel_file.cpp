@@ -41,7 +41,8 @@ KernelSource load_kernel_file(const std::filesystem::path& path, std::string fun
   if (!file) {
     const int cause = errno;
     throw Error(cause == ENOENT ? ErrorCode::not_found : ErrorCode::open_read,
-                fmt::format("kernel file {}: {}: check the path", path.string(), std::strerror(cause)));
+                fmt::format("kernel file {}: {}: {}", path.string(), std::strerror(cause),
+                            remedy_where_closed(cause, "the path")));
   }
   std::optional<std::string> code = read_to_end(file);
   if (!code) {
