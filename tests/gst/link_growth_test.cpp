@@ -140,38 +140,39 @@ TEST_F(LinkSides, AGapBeforeAudioMakesARingForIt) {
   EXPECT_EQ(frame.info.bytes, bytes);
 }
 
+/// It has left the first ring, and may come to the next one, with 77 times as large a frame.
+struct Growth : LinkSides {
+  void send_client_to_next_ring(Pipeline& producer) const {
+    start(producer);
+    push_frame(producer, 0);
+    const auto client = LinkConsumer::connect(client_options());
+    ASSERT_TRUE(eventually([&] { return clients(producer) == 1; }));
+    push_frame(producer, 1, 77 * frame_size);
+    LinkFrame frame;
+    ReadLease lease;
+    ASSERT_TRUE(eventually([&] { return client->next(lease, frame, Clock::now() + 1s) == LinkNext::closed; }));
+    EXPECT_TRUE(client->moved());
+  }
+};
+
 // It is waited for longer than one that may miss frames.
-TEST_F(LinkSides, AClientThatComesLateToTheNextRingMissesNothing) {
+TEST_F(Growth, AClientThatComesLateToTheNextRingMissesNothing) {
   Pipeline producer(from_appsrc());
-  start(producer);
-  push_frame(producer, 0);
-  auto client = LinkConsumer::connect(client_options());
-  ASSERT_TRUE(eventually([&] { return clients(producer) == 1; }));
-  push_frame(producer, 1, 77 * frame_size);
+  send_client_to_next_ring(producer);
   LinkFrame frame;
   ReadLease lease;
-  ASSERT_TRUE(eventually([&] { return client->next(lease, frame, Clock::now() + 1s) == LinkNext::closed; }));
-  EXPECT_TRUE(client->moved());
-  client.reset();
   std::this_thread::sleep_for(2s);  // on a busy machine it does not come at once
-  client = LinkConsumer::connect(client_options());
+  const auto client = LinkConsumer::connect(client_options());
   ASSERT_TRUE(eventually([&] { return client->next(lease, frame, Clock::now() + 1s) == LinkNext::frame; }));
   EXPECT_EQ(frame.info.bytes, 77 * frame_size);
 }
 
 // It is between two rings then, and has frames of the last one.
-TEST_F(LinkSides, AClientOnItsWayToTheNextRingHearsOfAFlush) {
+TEST_F(Growth, AClientOnItsWayToTheNextRingHearsOfAFlush) {
   Pipeline producer(from_appsrc());
-  start(producer);
-  push_frame(producer, 0);
-  auto client = LinkConsumer::connect(client_options());
-  ASSERT_TRUE(eventually([&] { return clients(producer) == 1; }));
-  push_frame(producer, 1, 77 * frame_size);
+  send_client_to_next_ring(producer);
   LinkFrame frame;
   ReadLease lease;
-  ASSERT_TRUE(eventually([&] { return client->next(lease, frame, Clock::now() + 1s) == LinkNext::closed; }));
-  EXPECT_TRUE(client->moved());
-  client.reset();
   const Pad pad(gst_element_get_static_pad(producer.element("in"), "src"));
   gst_pad_push_event(pad.get(), gst_event_new_flush_start());
   gst_pad_push_event(pad.get(), gst_event_new_flush_stop(TRUE));
@@ -186,7 +187,7 @@ TEST_F(LinkSides, AClientOnItsWayToTheNextRingHearsOfAFlush) {
     if (next == LinkNext::message) order += gst_event_type_get_name(type_of_event(frame.message)) + std::string(" ");
     return next == LinkNext::frame;
   };
-  client = LinkConsumer::connect(client_options());
+  const auto client = LinkConsumer::connect(client_options());
   ASSERT_TRUE(eventually([&] { return hear(*client); })) << order;
   EXPECT_EQ(frame.info.pts, 2 * GST_MSECOND);
   EXPECT_LT(order.find("flush-stop "), order.find("stream-start ")) << order;
