@@ -57,8 +57,8 @@ std::uint32_t key_of(Keeping keeping, std::size_t number = 0) {
   constexpr unsigned bits_of_number = 24;
   return static_cast<std::uint32_t>(keeping) << bits_of_number | static_cast<std::uint32_t>(number);
 }
-/// Before all that is kept: the end of a flush that clients on their way to the next ring have not heard of.
-constexpr std::uint32_t flush_key = 1;
+/// Before all that is kept: a flush that clients on their way to the next ring have not heard of.
+constexpr std::uint32_t flush_start_key = 1, flush_stop_key = 2;
 Keeping keeping_of_key(std::uint32_t key) {
   return static_cast<Keeping>(key >> 24U);
 }
@@ -456,7 +456,7 @@ void Outlet::await_moving(std::unique_lock<std::mutex>& lock) {
   wait_for_moving();
   if (flushing_) return;
   moving_.clear();
-  forget(flush_key, server_.get());
+  for (const std::uint32_t key : {flush_start_key, flush_stop_key}) forget(key, server_.get());
   for (const LinkText& text : std::exchange(owed_, {})) server_->send(text);
   lock.unlock();  // a handler may flush
   tell_of_lost("it did not come to the next ring", server_->clients());
@@ -569,14 +569,17 @@ void Outlet::flush(GstEvent* event) {
   const auto server = this->server();
   // As on a pad, a flush ends the segment and EOS.
   for (const Keeping over : {Keeping::segment, Keeping::end}) forget(gst::key_of(over), server.get());
-  const LinkText text = text_of(event);
-  const bool some_move = !moving_.empty();
   owed_.clear();  // older than the flush
-  if (some_move) kept_[flush_key] = text;
-  if (server) {
-    server->withdraw_all();
-    server->send(text, some_move ? flush_key : 0);
-  }
+  if (server) server->withdraw_all();
+  const auto tell = [&](GstEvent* told, std::uint32_t key) {
+    const LinkText text = text_of(told);
+    if (key != 0) kept_[key] = text;
+    if (server) server->send(text, key);
+  };
+  // Who comes may stand in a preroll, which FLUSH_STOP alone would wait for; to others the beginning says nothing new.
+  const bool some_move = !moving_.empty();
+  if (some_move) tell(Ptr<GstEvent>(gst_event_new_flush_start()).get(), flush_start_key);
+  tell(event, some_move ? flush_stop_key : 0);
   {
     const std::lock_guard ending(mutex_);
     ended_ = false;

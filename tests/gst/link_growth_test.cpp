@@ -190,7 +190,7 @@ TEST_F(Growth, AClientOnItsWayToTheNextRingHearsOfAFlush) {
   const auto client = LinkConsumer::connect(client_options());
   ASSERT_TRUE(eventually([&] { return hear(*client); })) << order;
   EXPECT_EQ(frame.info.pts, 2 * GST_MSECOND);
-  EXPECT_LT(order.find("flush-stop "), order.find("stream-start ")) << order;
+  EXPECT_LT(order.find("flush-start flush-stop "), order.find("stream-start ")) << order;
   EXPECT_NE(order.find("segment "), std::string::npos) << order;
   // Who comes later has heard of nothing that ends.
   order.clear();
@@ -198,7 +198,7 @@ TEST_F(Growth, AClientOnItsWayToTheNextRingHearsOfAFlush) {
   ASSERT_TRUE(eventually([&] { return clients(producer) == 2; }));
   push_frame(producer, 3, 77 * frame_size);
   ASSERT_TRUE(eventually([&] { return hear(*late); })) << order;
-  EXPECT_EQ(order.find("flush-stop "), std::string::npos) << order;
+  EXPECT_EQ(order.find("flush-"), std::string::npos) << order;
 }
 
 // Its application keeps a frame, so that it is still connected. A busy machine may be slow, but not each time.
