@@ -513,6 +513,11 @@ std::shared_ptr<Ring> Channel::src_ring() const {
   return current_ ? current_->shared_ring() : nullptr;
 }
 
+std::uint64_t Channel::frames_before_src_ring() const {
+  const std::lock_guard lock(mutex_);
+  return current_ ? current_->first() : 0;
+}
+
 // What waits in a channel: events and changes of ring among the frames, in their order, from the sink's side in and to
 // the src's side out.
 

@@ -38,6 +38,7 @@ class ChannelRing {
   [[nodiscard]] const std::shared_ptr<Loans>& loans() const noexcept { return loans_; }
   /// The frame's number on its channel; a ring counts only its own frames.
   [[nodiscard]] std::uint64_t sequence(const ReadLease& lease) const noexcept { return first_ + lease.info().sequence; }
+  [[nodiscard]] std::uint64_t first() const noexcept { return first_; }
   /// Takes `carrier`. Ordered by the ring: called before the publish of `slot` ...
   void put(std::uint32_t slot, GstBuffer* carrier);
   /// ... and after its receive. Transfer full.
@@ -250,6 +251,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   /// The ring that frames come from now; null: there is none. In the thread that calls next(): the ring of its last
   /// frame.
   [[nodiscard]] std::shared_ptr<Ring> src_ring() const;
+  [[nodiscard]] std::uint64_t frames_before_src_ring() const;  ///< of the channel's sink, on earlier rings
 
  private:
   struct Item {

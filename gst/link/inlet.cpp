@@ -601,7 +601,7 @@ bool Inlet::follow(const std::shared_ptr<LinkConsumer>& connection) {
   layout_.reset();
   blank_.reset();
   blank_bytes_ = 0;
-  next_sequence_ = any_sequence;
+  if (!moved_) next_sequence_ = any_sequence;  // numbers go on from ring to ring of a producer
   passed_over_ = 0;
   // Made once: each frame would turn a lambda into a new function on the heap.
   before_ = [this, &carriers = *ring](std::uint32_t slot) {

@@ -442,6 +442,7 @@ void Outlet::serve(const std::shared_ptr<Ring>& ring, std::unique_lock<std::mute
   options.dropped = settings_.dropped;
   options.stall_limit = settings_.stall_limit;
   options.allowed_users = settings_.allowed_users;
+  options.earlier_frames = channel_->frames_before_src_ring();
   options.on_client = [this](const LinkClient& client, const std::string& reason) { tell(client, reason); };
   options.on_question = [this](LinkQuestion& question) { return requests_->take(question); };
   set_server(LinkServer::serve(ring_, std::move(options)));

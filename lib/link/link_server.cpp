@@ -352,6 +352,7 @@ void LinkServer::State::show(ReadLease lease, std::span<const std::byte> note) {
   ++handed_on.frames;
   handed_on.bytes += shown.info.bytes;
   handed_on.newest = shown.info.sequence;
+  shown.info.sequence += options.earlier_frames;
   leases[slot] = std::move(lease);
   fan.publish(
       slot,

@@ -96,14 +96,49 @@ TEST_F(LinkSides, FramesThatGrowLeaveNobodyBehind) {
   while (Sample sample = pull(consumer.appsink())) kept.push_back(std::move(sample));
   EXPECT_EQ(consumer.wait(), "eos");
   std::uint64_t n = 1;
+  bool had_first = false;
   for (const Sample& sample : kept) {
     GstBuffer* buffer = gst_sample_get_buffer(sample.get());
-    if (n == 1 && GST_BUFFER_PTS(buffer) == 0) continue;  // the client came before it went out
+    if (n == 1 && GST_BUFFER_PTS(buffer) == 0) {  // the client came before it went out
+      had_first = true;
+      continue;
+    }
     ASSERT_EQ(GST_BUFFER_PTS(buffer), n * GST_MSECOND);
     EXPECT_EQ(data_of(buffer), random_data(bytes_of(n), n)) << "frame " << n;
+    // A demuxer drops what it has of a part at each mark.
+    EXPECT_EQ(GST_BUFFER_FLAG_IS_SET(buffer, GST_BUFFER_FLAG_DISCONT), n == 1 && !had_first) << "frame " << n;
     ++n;
   }
   EXPECT_EQ(n, 20U);
+}
+
+// A demuxer drops what it has at a mark, so there is none where nothing is missing; the test before this one sees that.
+TEST_F(LinkSides, WhatAClientMissedOfSeveralRingsIsMarked) {
+  for (const std::string leaky : {"newest", "oldest"}) {
+    SCOPED_TRACE(leaky);
+    Pipeline producer(from_appsrc("slots=8"));
+    start(producer);
+    push_frame(producer, 0);
+    Pipeline consumer(to_appsink("leaky=" + leaky) + " max-buffers=1");
+    start(consumer);
+    ASSERT_TRUE(eventually([&] { return clients(producer) == 1; }));
+    for (std::uint64_t n = 1; n < 40; ++n) push_frame(producer, n, frame_size * (n / 13 * 9 + 1));
+    push_eos(producer);
+    EXPECT_EQ(producer.wait(), "eos");
+    std::uint64_t last = 0;
+    std::size_t holes = 0;
+    while (const Sample sample = pull(consumer.appsink())) {
+      GstBuffer* buffer = gst_sample_get_buffer(sample.get());
+      const std::uint64_t number = GST_BUFFER_PTS(buffer) / GST_MSECOND;
+      if (last != 0) {
+        const bool marked = GST_BUFFER_FLAG_IS_SET(buffer, GST_BUFFER_FLAG_DISCONT);
+        EXPECT_EQ(marked, number != last + 1) << "frame " << number << " after " << last;
+        holes += number != last + 1 ? 1U : 0U;
+      }
+      last = number;
+    }
+    EXPECT_GT(holes, 1U);
+  }
 }
 
 // A ring that is made for a gap holds the frames that follow.

@@ -90,6 +90,9 @@ struct LinkServerOptions {
   std::uint32_t max_clients = max_link_clients;
   bool may_stall = true;      ///< false: who asks for LinkLeak::no is refused
   std::uint32_t reserve = 2;  ///< slots that clients with another LinkLeak never get
+  /// Frames of the application's rings before this one: clients get each frame's number with it added, so that who
+  /// moves from ring to ring sees whether it missed some.
+  std::uint64_t earlier_frames = 0;
   /// Disconnects the client that keeps the oldest frame, of those with LinkLeak::no if there are any, when no slot was
   /// free for this time, while the producer waits or is told `full` each time. Default: 0, no limit. The limit keeps a
   /// process that is stopped (SIGSTOP) or in a debugger from stopping all.
@@ -222,7 +225,7 @@ struct LinkConsumerOptions {
 
 /// A frame, or a message, as the producer published it.
 struct LinkFrame {
-  FrameInfo info;                 ///< of the producer's ring, its sequence included
+  FrameInfo info;  ///< of the producer's ring, its sequence included; with LinkServerOptions::earlier_frames
   std::vector<std::byte> note{};  ///< LinkNext::frame: what was shown with it. Not to be trusted
   /// LinkNext::frame: its way up to `published`, where the producer's ring stamps. None lies in the future.
   std::optional<FrameRecord> stamps{};
