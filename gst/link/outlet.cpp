@@ -280,13 +280,13 @@ void Outlet::give_up(const std::exception& error) {
     const std::lock_guard lock(step_);
     passing_ = false;
     failure_ = nullptr;
+    moving_.clear();
+    owed_.clear();
     news = !std::exchange(failed_, true);
   }
   if (news) post_error(sink_, error);  // without the lock: the application may flush
   set_server(nullptr);
   settings_.address.reset();  // no client shall wait there
-  moving_.clear();
-  owed_.clear();
   tell_of_lost("the gpumapsink has failed");
   end();
 }

@@ -327,6 +327,8 @@ TEST_F(LinkSides, WhoHasEnoughOfOneStreamTakesTheNext) {
   push_frame(producer, 1);
   push_frame(producer, 2);
   ASSERT_TRUE(eventually([&] { return watch.events(GST_EVENT_EOS) == 1; })) << watch.order();
+  ASSERT_TRUE(eventually([&] { return stat(producer.element("sink"), "frames") == 3; }))
+      << "one would follow the flush";
   const Pad pad(gst_element_get_static_pad(producer.element("in"), "src"));
   g_object_set(consumer.element("one"), "eos-after", -1, nullptr);
   gst_pad_push_event(pad.get(), gst_event_new_flush_start());
