@@ -25,6 +25,7 @@
 #include "gst/latency/tracer.hpp"
 #include "gst/link/meta_text.hpp"
 #include "gst/link/upstream_text.hpp"
+#include "gst/ptr.hpp"
 
 GST_DEBUG_CATEGORY_EXTERN(gpumap_src_debug);
 #define GST_CAT_DEFAULT gpumap_src_debug
@@ -640,8 +641,10 @@ bool Inlet::follow(const std::shared_ptr<LinkConsumer>& connection) {
 
 void Inlet::lose(const std::string& why) {
   if (stopping_ || ended_) return;
-  // A src that has enough, or stops, has lost nothing.
-  if (settings_.on_lost == OnLost::error && !channel_->src_has_enough() && !is_stopping(src_)) {
+  // A src that has enough, has sent its EOS, or stops, has lost nothing.
+  const Ptr<GstPad> pad(channel_->src_pad());
+  const bool is_over = channel_->src_has_enough() || (pad && GST_PAD_IS_EOS(pad.get()));
+  if (settings_.on_lost == OnLost::error && !is_over && !is_stopping(src_)) {
     post_error(src_, FiguredError(Error(ErrorCode::open_read,
                                         fmt::format("the gpumapsink at socket-path {} went without EOS ({})",
                                                     printable(settings_.path), printable(why)),

@@ -314,6 +314,20 @@ TEST_F(LinkSides, WhoHasEnoughOfOneRingStopsNobodyInTheNext) {
       << stat(producer.element("sink"), "frames");
 }
 
+// The other one says when the producer's end is known.
+TEST_F(LinkSides, WhoHasEnoughLosesNothingWithTheProducer) {
+  auto producer = std::make_unique<Pipeline>("videotestsrc ! video/x-raw,width=64,height=48 ! gpumapsink " + socket());
+  start(*producer);
+  Pipeline enough("gpumapsrc on-lost=error " + socket() + " ! identity eos-after=3 ! fakesink");
+  Pipeline other("gpumapsrc on-lost=error " + socket() + " ! fakesink");
+  start(other);
+  EXPECT_EQ(enough.run(), "eos");
+  ASSERT_TRUE(other.reach(GST_STATE_PLAYING)) << other.error();
+  producer.reset();
+  EXPECT_NE(other.wait().find("went without EOS"), std::string::npos);
+  EXPECT_EQ(enough.wait(500ms), "timeout");
+}
+
 // Nobody upstream of it hears what it has, and so sends its EOS.
 TEST_F(LinkSides, WhoHasEnoughOfOneStreamTakesTheNext) {
   Pipeline producer(from_appsrc());
