@@ -528,8 +528,14 @@ void Inlet::note_frame() {
 /// A client that may miss frames would miss them all, in silence, where what follows gives no slot back.
 void Inlet::tell_if_passed_over(const LinkConsumer& consumer) {
   constexpr auto patience = 3s;
+  // While other threads may still be on their way with a frame, or with slots, misses say nothing.
+  constexpr auto time_to_bring = 1s;
+  const Deadline now = Clock::now();
+  const bool waits_long = channel_->src_waits().value_or(0us) >= patience;
+  if (!waits_long) passed_over_ = consumer.passed_over();
   const std::uint64_t missed = consumer.passed_over() - passed_over_;
-  if (told_passed_over_ || missed == 0 || channel_->src_waits().value_or(0us) < patience) return;
+  if (!waits_long || missed == 0) misses_since_ = now;
+  if (told_passed_over_ || now - misses_since_ < time_to_bring) return;
   told_passed_over_ = true;
   const std::uint32_t kept = consumer.held();
   const std::uint32_t slots = consumer.ring()->slots();

@@ -87,7 +87,8 @@ class Inlet {
   bool told_wait_ = false;                     ///< the warning that no producer is there was posted
   bool told_full_ = false;                     ///< the warning that the producer has no place was posted
   bool told_passed_over_ = false;              ///< the warning that no slot is left for this client was posted
-  std::atomic<std::uint64_t> passed_over_{0};  ///< LinkConsumer::passed_over() at the last frame
+  std::atomic<std::uint64_t> passed_over_{0};  ///< LinkConsumer::passed_over() when the src last had not waited long
+  Deadline misses_since_{};                    ///< it has waited long since then, and missed frames
   /// The stream's state that went into the channel, by its kind and, for kinds with several, its name.
   std::map<std::pair<Keeping, std::string>, LinkText> told_;
   LinkConsumer* consumer_ = nullptr;           ///< whose frames follow() takes
