@@ -610,6 +610,7 @@ bool Inlet::follow(const std::shared_ptr<LinkConsumer>& connection) {
   blank_bytes_ = 0;
   if (!moved_) next_sequence_ = any_sequence;  // numbers go on from ring to ring of a producer
   passed_over_ = 0;
+  misses_since_ = Clock::now();
   // Made once: each frame would turn a lambda into a new function on the heap.
   before_ = [this, &carriers = *ring](std::uint32_t slot) {
     carriers.put(slot, make_carrier(frame_));
