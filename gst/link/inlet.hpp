@@ -47,6 +47,8 @@ class Inlet {
   ~Inlet();
   Inlet(const Inlet&) = delete;
   Inlet& operator=(const Inlet&) = delete;
+  /// Whether the caller is the thread of this object, as in a handler of its messages: that one cannot end the object.
+  [[nodiscard]] bool runs_here() const noexcept { return thread_.get_id() == std::this_thread::get_id(); }
 
  private:
   class Far;

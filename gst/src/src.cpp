@@ -216,6 +216,13 @@ GstStateChangeReturn change_state(GstElement* element, GstStateChange transition
   if (transition == GST_STATE_CHANGE_PAUSED_TO_PLAYING) state.stream.set_playing(true);
   if (transition == GST_STATE_CHANGE_PLAYING_TO_PAUSED) state.stream.set_playing(false);
 
+  // As GStreamer refuses it to a streaming thread.
+  if (transition == GST_STATE_CHANGE_PAUSED_TO_READY && state.inlet && state.inlet->runs_here()) {
+    GST_ERROR_OBJECT(element,
+                     "a handler of a message stops gpumapsrc in the link's thread, which would wait for itself: "
+                     "stop it in another thread, as by gst_element_call_async()");
+    return GST_STATE_CHANGE_FAILURE;
+  }
   const GstStateChangeReturn result = GST_ELEMENT_CLASS(gst_gpumap_src_parent_class)->change_state(element, transition);
   if (result == GST_STATE_CHANGE_FAILURE) {
     if (transition == GST_STATE_CHANGE_READY_TO_PAUSED) stop(state);

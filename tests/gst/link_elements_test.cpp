@@ -316,6 +316,28 @@ TEST_F(LinkSides, WhoHasEnoughStopsNobody) {
   }
 }
 
+// As one that runs in a streaming thread, which cannot wait for its own end either.
+TEST_F(LinkSides, AHandlerThatStopsThePipelineInTheThreadOfTheLinkIsRefused) {
+  std::optional<Pipeline> producer(from_appsrc());
+  start(*producer);
+  push_frame(*producer, 0);
+  Pipeline consumer(to_appsink("on-lost=error"));
+  const Ptr<GstBus> bus(gst_element_get_bus(consumer.get()));
+  gst_bus_set_sync_handler(
+      bus.get(),
+      [](GstBus*, GstMessage* message, gpointer pipeline) {
+        if (GST_MESSAGE_TYPE(message) != GST_MESSAGE_ERROR) return GST_BUS_PASS;
+        EXPECT_EQ(gst_element_set_state(GST_ELEMENT(pipeline), GST_STATE_NULL), GST_STATE_CHANGE_FAILURE);
+        return GST_BUS_PASS;
+      },
+      consumer.get(), nullptr);
+  start(consumer);
+  ASSERT_TRUE(eventually([&] { return clients(*producer) == 1; }));
+  producer.reset();
+  EXPECT_THAT(consumer.wait(), HasSubstr("went without EOS"));
+  consumer.stop();
+}
+
 // Frames of the next ring, which it never comes to, wait at its side when it has enough.
 TEST_F(LinkSides, WhoHasEnoughOfOneRingStopsNobodyInTheNext) {
   Pipeline producer(from_appsrc("slots=8"));
