@@ -87,7 +87,8 @@ TEST_F(Processes, WhatComesOutIsWhatComesOutInOne) {
 }
 
 // They put types into caps that their plugins, or GStreamer's libraries, register at their first use. This process has
-// used none when the caps come. Whole blocks of 16 by 16 pixels: jpegenc fills others up with what lies behind the rows.
+// used none when the caps come. Whole blocks of 16 by 16 pixels: jpegenc fills others up with what lies behind the
+// rows.
 TEST_F(Processes, CapsOfDecodersArrive) {
   const std::string source =
       "videotestsrc pattern=ball num-buffers=7 ! video/x-raw,format=I420,width=320,height=240 ! jpegenc ! jpegdec ! "
