@@ -96,8 +96,27 @@ std::string SrcOutput::refusal() const {
   return refusal_text(pad_, bytes.get(), names_.elements);
 }
 
+bool SrcOutput::check_reconfigure() {
+  if (gst_pad_needs_reconfigure(pad_) == 0) return false;
+  undecided_ = true;  // before the flag goes
+  const bool anew = gst_pad_check_reconfigure(pad_) != 0;
+  if (anew) {
+    negotiated_ = false;
+    keeps_ = false;
+  }
+  return anew;
+}
+
 bool SrcOutput::negotiate() {
-  if (negotiated_) return true;
+  if (!negotiated_) {
+    undecided_ = true;
+    negotiated_ = choose_caps();
+  }
+  undecided_ = false;
+  return negotiated_;
+}
+
+bool SrcOutput::choose_caps() {
   if (upstream_ == nullptr) {
     // Caps that upstream did not name would mislead typefind and demuxers; but GPU memory is agreed on by caps.
     Ptr<GstCaps> bytes(gst_caps_new_empty_simple(bytes_name));
@@ -342,8 +361,7 @@ GstBuffer* SrcOutput::fit(GstBuffer* buffer) {
 /// A frame on its last step to what follows. Another element may have been linked since it was made: that one gets its
 /// caps first, and the frame as it reads frames.
 GstPadProbeReturn SrcOutput::fit_at_last(GstPadProbeInfo& info) {
-  if (gst_pad_is_linked(pad_) == 0 || gst_pad_check_reconfigure(pad_) == 0) return GST_PAD_PROBE_OK;
-  reconsider();
+  if (gst_pad_is_linked(pad_) == 0 || !check_reconfigure()) return GST_PAD_PROBE_OK;
   // What was made for an element of CUDA's no other element of ours can read.
   if (negotiate() && (cuda_ || !is_cuda_memory(gst_buffer_peek_memory(GST_BUFFER_CAST(info.data), 0)))) {
     try {

@@ -52,11 +52,8 @@ class SrcOutput {
   /// Upstream's caps (system memory) arrived. They take effect with negotiate(): upstream elements may try some caps
   /// and send others before the first frame.
   void set_caps(GstCaps* upstream);
-  /// Downstream changed its mind, or is another one.
-  void reconsider() noexcept {
-    negotiated_ = false;
-    keeps_ = false;
-  }
+  /// As gst_pad_check_reconfigure(): downstream changed its mind, or is another one. negotiate() is to follow.
+  bool check_reconfigure();
   void forget_keeping() noexcept { keeps_ = false; }  ///< a flush gave back what downstream kept
   /// Where caps have changed, choose `memory:GPUMap` where downstream names it, else `memory:CUDAMemory` where it names
   /// that and there is CUDA (or takes nothing else), else the plain caps, and push them. An
@@ -73,8 +70,10 @@ class SrcOutput {
   [[nodiscard]] bool has_caps() const noexcept { return upstream_ != nullptr; }
   /// Some of downstream reads GPU memory: it could do nothing with a copy in host memory.
   [[nodiscard]] bool needs_gpu_memory() const noexcept { return gpu_ || cuda_ || kernel_behind_; }
-  /// Every frame lies in GPU memory. From any thread.
-  [[nodiscard]] bool gives_gpu_caps() const noexcept { return gpu_; }
+  /// Every frame lies in GPU memory, or that is being decided anew. From any thread.
+  [[nodiscard]] bool may_give_gpu_caps() const noexcept {
+    return gst_pad_needs_reconfigure(pad_) != 0 || undecided_ || gpu_;
+  }
   /// How many buffers downstream keeps, as it says itself in the ALLOCATION query for the caps of the moment.
   [[nodiscard]] std::uint32_t kept_buffers() const noexcept { return kept_buffers_; }
 
@@ -106,6 +105,7 @@ class SrcOutput {
   [[nodiscard]] GstPadProbeReturn fit_at_last(GstPadProbeInfo& info);
   [[nodiscard]] bool waits_for_return(Loans& loans) const;
   void tell_of_keeping(const Channel::Next& frame, bool more_slots);
+  [[nodiscard]] bool choose_caps();
   [[nodiscard]] bool push_caps(GstCaps* caps);
   bool ask_allocation(GstCaps* caps);  ///< false: downstream does not answer
   [[nodiscard]] bool stays_plain(GstCaps* plain);
@@ -124,7 +124,8 @@ class SrcOutput {
   bool plain_for_branch_ = false;  ///< though another branch of a tee names GPU memory
   GstVideoInfo info_{};
   std::atomic<bool> gpu_{false};
-  bool cuda_ = false;  ///< frames go as memory of libgstcuda's
+  std::atomic<bool> undecided_{false};  ///< between a RECONFIGURE and the caps that follow it
+  bool cuda_ = false;                   ///< frames go as memory of libgstcuda's
   CudaSlots cuda_slots_;
   std::atomic<bool> context_told_{false};
   bool kernel_behind_ = false;     ///< a gpumapkernel follows, whatever the caps

@@ -482,7 +482,7 @@ void SrcStream::stamp_time(GstBuffer* buffer) const {
 void SrcStream::push(Channel::Next& frame) {
   if (drops_) return;
   if (!started_) push_stream_start();
-  if (gst_pad_check_reconfigure(pad_)) output_.reconsider();
+  static_cast<void>(output_.check_reconfigure());
   if (!negotiate()) return;
   if (shift_.update(*channel_, false) && segment_ != nullptr) push_segment();
   if (loans_ != frame.loans) {  // this thread alone writes it

@@ -80,9 +80,7 @@ class SrcStream {
   /// As Channel::add_sink_latency(). From any thread.
   void add_sink_latency(GstQuery* answered);
   /// As upstream_gives_gpu_memory() asks. From any thread.
-  [[nodiscard]] bool gives_gpu_memory() const {
-    return gst_pad_needs_reconfigure(pad_) != 0 || output_.gives_gpu_caps();
-  }
+  [[nodiscard]] bool gives_gpu_memory() const { return output_.may_give_gpu_caps(); }
   /// See SrcOutput::answer_context(). From any thread.
   [[nodiscard]] bool answer_context(GstQuery* query) { return output_.answer_context(query); }
   /// The streaming thread, which GStreamer lends from a pool, goes back there.

@@ -138,7 +138,7 @@ SinkSettings settings_of(GstElement* element) {
 /// Caps go before what they are for. An error is on the bus where they cannot, except while the pipeline goes down.
 GstFlowReturn negotiate(GstGpumapUpload* self) {
   UploadState& state = *self->state;
-  if (gst_pad_check_reconfigure(self->srcpad) != 0) state.output.reconsider();
+  static_cast<void>(state.output.check_reconfigure());
   if (state.output.negotiate()) {
     state.channel->set_kept_slots(std::max(state.channel->kept_slots(), state.output.kept_buffers()));
     state.refused = false;
@@ -262,7 +262,7 @@ gboolean sink_query(GstPad* pad, GstObject* parent, GstQuery* query) {
 gboolean src_query(GstPad* pad, GstObject* parent, GstQuery* query) {
   GstGpumapUpload* self = self_of(parent);
   if (gpumap::gst::asks_for_gpu_memory(query)) {
-    return static_cast<gboolean>(gst_pad_needs_reconfigure(pad) != 0 || self->state->output.gives_gpu_caps());
+    return static_cast<gboolean>(self->state->output.may_give_gpu_caps());
   }
   if (self->state->output.answer_context(query)) return TRUE;
   if (GST_QUERY_TYPE(query) == GST_QUERY_CAPS && gst_pad_is_linked(self->sinkpad) != 0) {
