@@ -507,22 +507,20 @@ LinkNext Inlet::next(LinkConsumer& consumer) {
     channel_->when_src_waits(nullptr);
     if (heard != LinkNext::timeout || enough()) return heard;
   }
-  const LinkNext next = consumer.pass(frame_, before_, Clock::now() + second_look);
-  if (next == LinkNext::frame) note_frame();
-  return next;
+  return pass(Clock::now() + second_look);
 }
 
 /// In the src's thread.
 LinkNext Inlet::bring(Deadline deadline) {
   if (blank_bytes_ != 0) prepare_carrier(blank_bytes_);
-  const LinkNext next = consumer_->pass(frame_, before_, deadline);
-  if (next == LinkNext::frame) note_frame();
-  return next;
+  return pass(deadline);
 }
 
-void Inlet::note_frame() {
-  passed_over_.store(consumer_->passed_over(), std::memory_order_relaxed);
-  tell_of_refused_names();  // the application may ask the producer meanwhile, which takes the connection's lock
+LinkNext Inlet::pass(Deadline deadline) {
+  const LinkNext next = consumer_->pass(frame_, before_, deadline);
+  // The application may ask the producer meanwhile, which takes the connection's lock.
+  if (next == LinkNext::frame) tell_of_refused_names();
+  return next;
 }
 
 /// A client that may miss frames would miss them all, in silence, where what follows gives no slot back.
@@ -547,8 +545,7 @@ void Inlet::tell_if_passed_over(const LinkConsumer& consumer) {
   post_warning(
       src_, FiguredError(
                 Error(ErrorCode::no_memory,
-                      fmt::format("no frame from socket-path {} for {} s, and {} frames were missed: "
-                                  "{}",
+                      fmt::format("no frame from socket-path {} for {} s, and {} frames were missed: {}",
                                   printable(settings_.path), patience.count(), missed, who),
                       "set slots on the gpumapsink to more than is kept, put gpumapkernel before "
                       "what keeps them, or set leaky=no here, and the producer waits"),

@@ -57,7 +57,7 @@ class Inlet {
   [[nodiscard]] bool follow(const std::shared_ptr<LinkConsumer>& connection);
   [[nodiscard]] LinkNext next(LinkConsumer& consumer);
   [[nodiscard]] LinkNext bring(Deadline deadline);
-  void note_frame();
+  [[nodiscard]] LinkNext pass(Deadline deadline);
   void flush(GstEvent* event);
   void end_flush();
   void lose(const std::string& why);
@@ -85,12 +85,12 @@ class Inlet {
   std::uint64_t next_sequence_ = 0;  ///< the producer's number of the frame after the last one
   bool ended_ = false;               ///< EOS came
   bool flushing_ = false;
-  bool moved_ = false;                         ///< the producer continues with another ring
-  bool told_wait_ = false;                     ///< the warning that no producer is there was posted
-  bool told_full_ = false;                     ///< the warning that the producer has no place was posted
-  bool told_passed_over_ = false;              ///< the warning that no slot is left for this client was posted
-  std::atomic<std::uint64_t> passed_over_{0};  ///< LinkConsumer::passed_over() when the src last had not waited long
-  Deadline misses_since_{};                    ///< it has waited long since then, and missed frames
+  bool moved_ = false;             ///< the producer continues with another ring
+  bool told_wait_ = false;         ///< the warning that no producer is there was posted
+  bool told_full_ = false;         ///< the warning that the producer has no place was posted
+  bool told_passed_over_ = false;  ///< the warning that no slot is left for this client was posted
+  std::uint64_t passed_over_ = 0;  ///< LinkConsumer::passed_over() when the src last had not waited long
+  Deadline misses_since_{};        ///< it has waited long since then, and missed frames
   /// The stream's state that went into the channel, by its kind and, for kinds with several, its name.
   std::map<std::pair<Keeping, std::string>, LinkText> told_;
   LinkConsumer* consumer_ = nullptr;           ///< whose frames follow() takes

@@ -330,7 +330,7 @@ TEST(Ring, ALeaseOfOneSideIsEnoughToCallTheOther) {
   EXPECT_TRUE(watch.expired());
 }
 
-// The block that producer and consumer share is a file in memory: its size is limited as that of others.
+// Producer and consumer share a block that is a file in memory: a limit on the size of files holds for it, too.
 TEST(RingMemory, AFileThatMayNotBeSoLargeIsAnErrorAndNoSignal) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto make = [] {
