@@ -354,15 +354,7 @@ TEST_F(LinkMetas, AFrameWhoseRowsLieElsewhereIsAnError) {
 // As one that runs in a streaming thread, which cannot wait for its own end either.
 TEST_F(LinkMetas, AHandlerThatStopsTheProducerInTheThreadOfTheLinkIsRefused) {
   Pipeline producer(from_appsrc());
-  const Ptr<GstBus> bus(gst_element_get_bus(producer.get()));
-  gst_bus_set_sync_handler(
-      bus.get(),
-      [](GstBus*, GstMessage* message, gpointer pipeline) {
-        if (GST_MESSAGE_TYPE(message) != GST_MESSAGE_ERROR) return GST_BUS_PASS;
-        EXPECT_EQ(gst_element_set_state(GST_ELEMENT(pipeline), GST_STATE_NULL), GST_STATE_CHANGE_FAILURE);
-        return GST_BUS_PASS;
-      },
-      producer.get(), nullptr);
+  expect_no_stop_at_error(producer);
   start(producer);
   EXPECT_TRUE(push(producer.appsrc(), picture(GST_VIDEO_FORMAT_RGBA, {0}, {-128}, 512)));
   EXPECT_THAT(producer.wait(), testing::HasSubstr("these rows are not in it"));

@@ -33,6 +33,18 @@ struct LinkSides : testing::Test {
   static void push_frame(const Pipeline& producer, std::uint64_t n, std::size_t bytes = frame_size) {
     EXPECT_TRUE(push(producer.appsrc(), new_buffer(random_data(bytes, n), n * GST_MSECOND)));
   }
+  /// Stops the pipeline in the thread that posts an error, which is refused.
+  static void expect_no_stop_at_error(const Pipeline& pipeline) {
+    const Ptr<GstBus> bus(gst_element_get_bus(pipeline.get()));
+    gst_bus_set_sync_handler(
+        bus.get(),
+        [](GstBus*, GstMessage* message, gpointer stopped) {
+          if (GST_MESSAGE_TYPE(message) != GST_MESSAGE_ERROR) return GST_BUS_PASS;
+          EXPECT_EQ(gst_element_set_state(GST_ELEMENT(stopped), GST_STATE_NULL), GST_STATE_CHANGE_FAILURE);
+          return GST_BUS_PASS;
+        },
+        pipeline.get(), nullptr);
+  }
   static void push_eos(const Pipeline& producer) { gst_app_src_end_of_stream(producer.appsrc()); }
   [[nodiscard]] static guint clients(const Pipeline& producer) {
     guint number = 0;
