@@ -56,17 +56,20 @@ bool BlockPool::is_outgrown(const MemoryBlock& block) const noexcept {
 
 std::optional<MemoryBlock> BlockPool::take_idle() {
   std::vector<MemoryBlock> outgrown;  // freed outside of the lock
+  std::optional<MemoryBlock> fit;
   const std::lock_guard lock(mutex_);
+  // Each block is asked once: its reader may end between two looks.
   std::erase_if(free_, [&](MemoryBlock& block) {
-    if (!is_outgrown(block) || !is_idle(block)) return false;
-    outgrown.push_back(std::move(block));
+    const bool small = is_outgrown(block);
+    if ((fit && !small) || !is_idle(block)) return false;
+    if (small) {
+      outgrown.push_back(std::move(block));
+    } else {
+      fit = std::move(block);
+    }
     return true;
   });
-  const auto idle = std::find_if(free_.begin(), free_.end(), is_idle);
-  if (idle == free_.end()) return {};
-  MemoryBlock block = std::move(*idle);
-  free_.erase(idle);
-  return block;
+  return fit;
 }
 
 std::optional<MemoryBlock> BlockPool::take_oldest() {

@@ -396,6 +396,24 @@ TEST_F(BlockPoolTest, GrowsWithoutWaiting) {
   for (const auto& one : outgrown) EXPECT_TRUE(one.expired());
 }
 
+/// Has reached nothing at the first look and everything at the next.
+class EndsBetweenTwoLooks final : public Timeline {
+ public:
+  [[nodiscard]] std::uint64_t completed() override { return std::exchange(reached_, UINT64_MAX); }
+  void check() override {}
+
+ private:
+  std::uint64_t reached_ = 0;
+};
+
+TEST_F(BlockPoolTest, ABlockWhoseReaderEndsMeanwhileIsNoLarger) {
+  const auto lend = [&](std::size_t bytes) {
+    return BlockPool::lend(pool_, device_, Backend::vulkan, Placement::device, bytes, cancelled_);
+  };
+  lend(1000).add_read_fence(Fence(std::make_shared<EndsBetweenTwoLooks>(), 1));
+  EXPECT_EQ(lend(2000).mapping().bytes(), 2000U);
+}
+
 /// Has no memory. Neither what it says nor its remedy has just one colon.
 class FullDevice : public FakeDevice {
  public:
