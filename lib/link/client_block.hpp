@@ -219,7 +219,9 @@ class Claims {
     if (slot >= slots_ || !held_[slot]) return false;
     held_[slot] = false;
     --count_;
-    block_.returned[slot].store(Entry{tickets_[slot], slot, Offer::taken}.word());
+    // The count is stored behind it, in the order of all words: so this one need not wait until the server's core has
+    // let its line go.
+    block_.returned[slot].store(Entry{tickets_[slot], slot, Offer::taken}.word(), std::memory_order_release);
     block_.returns.store(++returns_);
     if (block_.wanted.load() == 0) return false;
     return block_.wanted.exchange(0) != 0;

@@ -427,7 +427,7 @@ std::optional<LinkNext> LinkConsumer::State::take(LinkFrame& frame, const HandOv
   }
   frame.message.clear();
   claimed.reset();
-  memory->block().received.fetch_add(1, std::memory_order_relaxed);
+  memory->block().received.store(++received, std::memory_order_relaxed);
   if (thread_idle) changed.notify_all();
   try {
     return hand_over(slot);
@@ -561,7 +561,7 @@ LinkNext LinkConsumer::wait_for(LinkFrame& frame, const std::function<LinkNext(s
   for (bool late = false, found = false;;) {
     // A frame that was seen is handed on first: slots that came back wait for the next call.
     if (!found) state->collect();
-    if (state->interrupted.exchange(false)) return LinkNext::interrupted;
+    if (state->is_interrupted()) return LinkNext::interrupted;
     if (const auto taken = state->take(frame, hand_over)) return *taken;
     if (state->incoming.ended) {
       // All that the server sent and offered before its end.
@@ -674,7 +674,7 @@ LinkNext LinkConsumer::hear(LinkFrame& frame, Deadline deadline) {
   state->begin_call();
   for (bool late = false;;) {
     state->collect();
-    if (state->interrupted.exchange(false)) return LinkNext::interrupted;
+    if (state->is_interrupted()) return LinkNext::interrupted;
     if (state->incoming.readable && !state->incoming.ended) state->read_incoming();
     if (state->incoming.take_urgent(frame)) return LinkNext::message;
     // A caller whose deadline has passed looks once all the same.

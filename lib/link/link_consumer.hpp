@@ -47,6 +47,8 @@ struct LinkConsumer::State {
   [[nodiscard]] std::optional<LinkNext> take(LinkFrame& frame, const HandOver& hand_over);
   void ring_bell() const noexcept;
   void begin_call();
+  /// Whether interrupt() was called, once. An exchange alone would cost each frame a locked instruction.
+  [[nodiscard]] bool is_interrupted() noexcept { return interrupted.load() && interrupted.exchange(false); }
 
   /// Spin until there may be a frame to claim, or interrupt() was called. Without the lock, in the thread that claims.
   [[nodiscard]] bool spin_until(Deadline end) const noexcept;
@@ -77,6 +79,7 @@ struct LinkConsumer::State {
   std::optional<link::Claimed> claimed;
   link::Incoming incoming;
   std::uint64_t asked = 0;
+  std::uint64_t received = 0;  ///< frames
   bool thread_idle = false;
   bool closing = false;
   bool said_goodbye = false;

@@ -369,11 +369,13 @@ void LinkServer::State::show(ReadLease lease, std::span<const std::byte> note) {
 }
 
 void LinkServer::State::collect_after_frames() {
+  // A caller that asks the server for slots has collected there. Latencies are exact only when slots are seen to come
+  // back at once.
+  const bool asks = std::exchange(asks_here, false);
+  if (asks && !takes_times()) return;
   collect(false);
-  // A caller may soon wait for a slot at the ring itself, where only the service thread collects. A caller that asks
-  // the server collects itself. Latencies are exact only when slots are seen to come back at once.
-  const bool may_wait = !std::exchange(asks_here, false) && fan.busy() + 1 >= ring->slots();
-  if (!may_wait && !takes_times()) return;
+  // A caller may soon wait for a slot at the ring itself, where only the service thread collects.
+  if (fan.busy() + 1 < ring->slots() && !takes_times()) return;
   fan.want_returns();
   collect(false);
 }

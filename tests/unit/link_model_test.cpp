@@ -120,7 +120,7 @@ struct ModelWord {
     Scheduler::yield();
     return value;
   }
-  void store(std::uint64_t to) {
+  void store(std::uint64_t to, std::memory_order = std::memory_order_seq_cst) {
     Scheduler::yield();
     value = to;
   }
