@@ -2,10 +2,15 @@
 // Kernels that cannot be loaded: what a launch does not give, what the device lacks, what is no kernel. What is read of
 // SPIR-V, by the errors that name it.
 #include <gmock/gmock.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <filesystem>
 #include <fstream>
 #include <initializer_list>
@@ -19,6 +24,7 @@
 #include "builtin_sources.hpp"
 #include "error_of.hpp"
 #include "glsl_source.hpp"
+#include "sanitizers.hpp"
 #include "temporary_folder.hpp"
 
 namespace gpumap {
@@ -111,6 +117,13 @@ TEST_P(KernelRefusals, LoadErrors) {
   named.function = "other";
   EXPECT_THAT(error_of(ErrorCode::compile, [&] { return load(named); }),
               HasSubstr("no function 'other' in it: it has main"));
+  for (const char* hidden : {"// void other() {}", "/* void\nother(void) {} */", "#if 0\nvoid other() {}\n#endif",
+                             "#define KERNEL void other() {}"}) {
+    named.code = std::string("#version 460\n") + hidden + "\nvoid main() {}\n";
+    EXPECT_THAT(error_of(ErrorCode::compile, [&] { return load(named); }),
+                HasSubstr("no function 'other' in it: it has main"))
+        << hidden;
+  }
   named.code = "#version 460\n#define KERNEL(name) void name() {}\nKERNEL(other)\n";
   EXPECT_EQ(load(named)->name(), named.name);
   EXPECT_THAT(error_of(ErrorCode::not_supported, [&] { return load(with_size("1024, local_size_y = 64")); }),
@@ -455,6 +468,8 @@ TEST_F(GlslFile, FilesThatIncludeThemselvesEnd) {
   for (const fs::path& path : {once, twice}) {
     const auto error = error_of(ErrorCode::compile, [&] { return compile_glsl(load_kernel_file(path)); });
     EXPECT_THAT(error, HasSubstr("include one another more than 64 deep")) << path;
+    // Nor does the search for a function go on for ever.
+    EXPECT_EQ(error_of(ErrorCode::compile, [&] { return compile_glsl(load_kernel_file(path, "other")); }), error);
   }
 }
 
@@ -464,6 +479,26 @@ TEST(Glsl, WithoutAVersionThatIsWhatIsSaid) {
   EXPECT_THAT(error, HasSubstr("begin it with the line #version 460"));
   EXPECT_LT(error.size(), 200U);
   EXPECT_FALSE(compile_glsl(glsl("// Mine.\n  #  version 460\n#include <gpumap.glsl>\nvoid main() {}\n")).empty());
+}
+
+/// In a process of its own, which may take 4 MiB more than it has.
+[[noreturn]] void compile_without_memory() {
+  long pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  const rlim_t most = static_cast<rlim_t>(pages * sysconf(_SC_PAGESIZE)) + (4U << 20U);
+  const rlimit limit{most, most};
+  setrlimit(RLIMIT_AS, &limit);
+  try {
+    static_cast<void>(compile_glsl(glsl("#version 460\n#include <gpumap.glsl>\nvoid main() {} // no memory\n")));
+  } catch (const std::exception& error) {
+    std::fputs(error.what(), stderr);
+  }
+  std::_Exit(0);
+}
+
+TEST(Glsl, WithoutMemoryThatIsWhatIsSaid) {
+  if (sanitized) GTEST_SKIP() << "a sanitizer's own memory is without bounds";
+  EXPECT_EXIT(compile_without_memory(), testing::ExitedWithCode(0), "no memory is left for it: raise ulimit -v");
 }
 
 TEST(Glsl, LongLogsAreShortened) {

@@ -96,10 +96,15 @@ class Includer : public shaderc::CompileOptions::IncluderInterface {
 
   void ReleaseInclude(shaderc_include_result* view) override { delete static_cast<Answer*>(view->user_data); }
 
-  static constexpr std::size_t deepest = 64;
-  static constexpr std::size_t max_included = 1000;
-  /// More were asked for, and refused.
-  [[nodiscard]] bool exceeded() const noexcept { return exceeded_; }
+  /// Throws Error(compile) where more were asked for than it gives. It counts anew from here on.
+  void check(const KernelSource& source) {
+    included_ = 0;
+    if (!exceeded_) return;
+    throw Error(ErrorCode::compile,
+                fmt::format("kernel {}: its files include one another more than {} deep, or {} in all: does one include "
+                            "itself?",
+                            source.name, deepest, max_included));
+  }
 
  private:
   struct Answer {
@@ -119,6 +124,8 @@ class Includer : public shaderc::CompileOptions::IncluderInterface {
     answer.content = *std::move(content);
   }
 
+  static constexpr std::size_t deepest = 64;
+  static constexpr std::size_t max_included = 1000;
   std::vector<std::filesystem::path> folders_;
   std::size_t included_ = 0;
   bool exceeded_ = false;
@@ -152,6 +159,24 @@ void check_version(const KernelSource& source) {
               fmt::format("kernel {}: no #version in it: begin it with the line #version 460", source.name));
 }
 
+/// What is compiled: without comments and what an #if leaves out, and with what macros and included files make. The
+/// file as it is where the compiler cannot tell, which it then says itself.
+std::string preprocessed(const KernelSource& source, const shaderc::Compiler& compiler,
+                         const shaderc::CompileOptions& options) {
+  const shaderc::PreprocessedSourceCompilationResult made = compiler.PreprocessGlsl(
+      source.code.data(), source.code.size(), shaderc_compute_shader, source.name.c_str(), options);
+  if (made.GetCompilationStatus() != shaderc_compilation_status_success) return source.code;
+  return {made.begin(), made.end()};
+}
+
+/// Throws Error(compile) where `code`, that of `source`, has no such function: a main of its own would run instead.
+void check_function(const std::string& function, const KernelSource& source, std::string_view code) {
+  const std::set<std::string> there = functions_of(code);
+  if (there.contains(function)) return;
+  throw Error(ErrorCode::compile, fmt::format("kernel {}: no function '{}' in it", source.name, function),
+              fmt::format("it has {}", fmt::join(there, ", ")));
+}
+
 /// The function that becomes main; empty where that is the one.
 std::string renamed_to_main(const KernelSource& source) {
   return source.function == "main" ? std::string() : source.function;
@@ -167,37 +192,30 @@ std::string run_shaderc(const KernelSource& source) {
   options.SetTargetEnvironment(shaderc_target_env_vulkan, shaderc_env_version_vulkan_1_2);
   options.SetOptimizationLevel(shaderc_optimization_level_performance);
   auto owned = std::make_unique<Includer>(source.include_folders);
-  const Includer& includer = *owned;
+  Includer& includer = *owned;
   options.SetIncluder(std::move(owned));
   for (const std::string& define : source.defines) {
     const std::size_t equals = std::min(define.find('='), define.size());
     options.AddMacroDefinition(define.substr(0, equals), equals == define.size() ? "1" : define.substr(equals + 1));
   }
-  // GLSL knows no entry point but main.
-  const std::string function = renamed_to_main(source);
-  if (!function.empty()) {
-    const std::set<std::string> there = functions_of(source.code);
-    // A macro may make it where its name alone stands, but beside a main of the file that one would run, unasked.
-    const bool made_by_macro = !there.contains("main") && source.code.find(function) != source.code.npos;
-    if (!there.contains(function) && !made_by_macro) {
-      throw Error(ErrorCode::compile, fmt::format("kernel {}: no function '{}' in it", source.name, function),
-                  fmt::format("it has {}", fmt::join(there, ", ")));
-    }
+  const shaderc::Compiler compiler;
+  if (const std::string function = renamed_to_main(source); !function.empty()) {
+    const std::string code = preprocessed(source, compiler, options);
+    includer.check(source);
+    check_function(function, source, code);
+    // GLSL knows no entry point but main.
     options.AddMacroDefinition(function, "main");
   }
-  const shaderc::Compiler compiler;
   const shaderc::SpvCompilationResult result = compiler.CompileGlslToSpv(
       source.code.data(), source.code.size(), shaderc_compute_shader, source.name.c_str(), "main", options);
-  if (includer.exceeded()) {
-    throw Error(
-        ErrorCode::compile,
-        fmt::format("kernel {}: its files include one another more than {} deep, or {} in all: does one include "
-                    "itself?",
-                    source.name, Includer::deepest, Includer::max_included));
-  }
+  includer.check(source);
   if (result.GetCompilationStatus() != shaderc_compilation_status_success) {
-    throw Error(ErrorCode::compile, fmt::format("kernel {} does not compile (shaderc):\n{}", source.name,
-                                                shortened_log(result.GetErrorMessage())));
+    const std::string log = result.GetErrorMessage();
+    throw Error(ErrorCode::compile,
+                fmt::format("kernel {} does not compile (shaderc):\n{}", source.name,
+                            log.empty() ? "the compiler does not say why, as where no memory is left for it: raise "
+                                          "ulimit -v, or end what takes the memory"
+                                        : shortened_log(log)));
   }
   return with_capabilities_of_constants(
       {reinterpret_cast<const char*>(result.begin()), reinterpret_cast<const char*>(result.end())});
