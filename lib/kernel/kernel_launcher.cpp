@@ -224,6 +224,7 @@ std::optional<std::string> KernelLauncher::reload() {
   try {
     news->program->set_params(params_);
     check_output_may(news->plan, settings_.late_results, out_);
+    check_input_tensors(news->plan.declaration);
     if (const auto tensors = tensors_of(news->plan.declaration); tensors && in_) tensors->begin(in_->view);
     check_output_size(news->plan.declaration);
   } catch (const Error& error) {
@@ -232,6 +233,16 @@ std::optional<std::string> KernelLauncher::reload() {
   adopt(std::move(news->plan), std::move(news->program), std::move(news->tables));
   begin();
   return std::string();
+}
+
+/// Throws Error(invalid) where a kernel takes a tensor that this one does not: who gives the frames knows nothing of it.
+void KernelLauncher::check_input_tensors(const Declaration& declaration) const {
+  for (const DeclaredTensor& tensor : declaration.input_tensors) {
+    if (std::ranges::find(declaration_.input_tensors, tensor) != declaration_.input_tensors.end()) continue;
+    throw Error(ErrorCode::invalid, fmt::format("kernel {}: it takes another tensor \"{}\" than before, or did not take "
+                                                "one: start anew for that",
+                                                name_, tensor.id));
+  }
 }
 
 /// Throws Error(invalid) where a frame as the last one, or as the stream's are, would have no room for its output.

@@ -368,7 +368,7 @@ TEST_P(KernelLauncherTest, SeesAChangeOfItsFileThatComesWhileItIsLoaded) {
   EXPECT_EQ(content(out.host, sent.size()), std::vector<std::byte>(sent.size(), std::byte{7}));
 }
 
-// A file that became one whose tensors have no size with the frames that come, or its output, or that asks for a grid
+// A file that became one whose tensors have no size with the frames that come, or do not come, or its output, or a grid
 // that no device takes.
 TEST_P(KernelLauncherTest, KeepsAKernelWhoseChangeDoesNotFitTheFrames) {
   const std::vector<std::byte> sent(77, std::byte{5});
@@ -382,6 +382,7 @@ TEST_P(KernelLauncherTest, KeepsAKernelWhoseChangeDoesNotFitTheFrames) {
   const std::string grid = "grid 16";
   const std::pair<std::string, std::string> cases[] = {
       {grid + "\n// gpumap: output-tensor widths float32 {width}", "tensor \"widths\": its dimension 0 is 0"},
+      {grid + "\n// gpumap: input-tensor boxes float32 4", "takes another tensor \"boxes\" than before"},
       {grid + "\n// gpumap: bytes bytes/(bytes-77)", "its line bytes has no value for a frame of 77 bytes"},
       {grid + "\n// gpumap: bytes bytes-78", "the result is below zero"},
       {"grid 4294967295", "a grid of 4294967295x1x1 blocks"}};

@@ -220,6 +220,7 @@ class GPUMAP_API KernelLauncher {
   void choose_queue(const KernelPlan& plan);
   [[nodiscard]] std::unique_ptr<FrameTensors> tensors_of(const Declaration& declaration) const;
   void adopt(KernelPlan plan, std::unique_ptr<Program> program, std::unique_ptr<Tables> tables);
+  void check_input_tensors(const Declaration& declaration) const;
   void check_output_size(const Declaration& declaration) const;
   /// The CPU has to know what the kernel says before a frame can go on.
   [[nodiscard]] bool decides() const noexcept { return static_cast<bool>(declaration_.output_may); }
