@@ -235,13 +235,15 @@ std::optional<std::string> KernelLauncher::reload() {
   return std::string();
 }
 
-/// Throws Error(invalid) where a kernel takes a tensor that this one does not: who gives the frames knows nothing of it.
+/// Throws Error(invalid) where a kernel takes a tensor that this one does not: who gives the frames knows nothing of
+/// it.
 void KernelLauncher::check_input_tensors(const Declaration& declaration) const {
   for (const DeclaredTensor& tensor : declaration.input_tensors) {
     if (std::ranges::find(declaration_.input_tensors, tensor) != declaration_.input_tensors.end()) continue;
-    throw Error(ErrorCode::invalid, fmt::format("kernel {}: it takes another tensor \"{}\" than before, or did not take "
-                                                "one: start anew for that",
-                                                name_, tensor.id));
+    throw Error(ErrorCode::invalid,
+                fmt::format("kernel {}: it takes another tensor \"{}\" than before, or did not take "
+                            "one: start anew for that",
+                            name_, tensor.id));
   }
 }
 

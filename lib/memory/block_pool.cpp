@@ -25,8 +25,11 @@ bool wait_for_readers(const MemoryBlock& block, Deadline deadline, const std::at
 
 void MemoryBlock::add_reader(const Fence& fence) {
   if (!fence.timeline()) return;
+  constexpr std::size_t many = 8;
   const auto known = std::ranges::find(readers, fence.timeline(), &Fence::timeline);
   if (known == readers.end()) {
+    // Each reader may come on a timeline of its own.
+    if (readers.size() >= many) std::erase_if(readers, [](const Fence& reader) { return reader.signalled(); });
     readers.push_back(fence);
   } else if (known->value() < fence.value()) {
     *known = fence;

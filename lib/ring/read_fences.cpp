@@ -6,8 +6,17 @@
 
 namespace gpumap::ring {
 
+namespace {
+
+/// From so many on, a fence that comes sees which have signalled: a frame may be read for hours, each time on a
+/// timeline of its own.
+constexpr std::size_t many = 8;
+
+}  // namespace
+
 void ReadFences::add(const Fence& fence) {
   if (!fence.timeline()) return;
+  SpentFences spent;  // outlives the guard
   const std::lock_guard guard(lock_);
   // A timeline only grows: its latest point stands for the earlier ones.
   for (Fence& known : fences_) {
@@ -17,6 +26,7 @@ void ReadFences::add(const Fence& fence) {
   }
   fences_.push_back(fence);
   count_.store(static_cast<std::uint32_t>(fences_.size()), std::memory_order_release);
+  if (fences_.size() > many) take_out(spent);
 }
 
 bool ReadFences::drain() {
@@ -29,6 +39,11 @@ bool ReadFences::drain() {
 
 bool ReadFences::drain(SpentFences& spent) {
   const std::lock_guard guard(lock_);
+  take_out(spent);
+  return fences_.empty();
+}
+
+void ReadFences::take_out(SpentFences& spent) {
   // Not erase_if: signalled() may throw, and a fence must not be lost half-way.
   for (std::size_t at = fences_.size(); at-- > 0 && !spent.full();) {
     if (!fences_[at].signalled()) continue;
@@ -37,7 +52,6 @@ bool ReadFences::drain(SpentFences& spent) {
     fences_.pop_back();
   }
   count_.store(static_cast<std::uint32_t>(fences_.size()), std::memory_order_release);
-  return fences_.empty();
 }
 
 void ReadFences::check() {

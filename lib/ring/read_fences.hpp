@@ -43,6 +43,8 @@ class ReadFences {
   void give_up();
 
  private:
+  void take_out(SpentFences& spent);  ///< those that have signalled, under the lock
+
   std::atomic<std::uint32_t> count_{0};
   std::mutex lock_;
   std::vector<Fence> fences_;

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <fstream>
 #include <thread>
@@ -342,6 +343,20 @@ TEST_F(BlockPoolTest, AFrameThatIsReadAgainAndAgainKeepsAReaderOfEachTimeline) {
     EXPECT_EQ(readers[0].value(), 999U);
     EXPECT_EQ(readers[1].value(), 999U);
   }
+}
+
+// Whose readers are streams of others: of each only an event is known.
+TEST_F(BlockPoolTest, AFrameThatIsReadAgainAndAgainForgetsReadersThatHaveEnded) {
+  const auto goes_on = std::make_shared<FakeTimeline>();
+  MemoryBlock block = take();
+  block.add_reader(Fence(goes_on, 1));
+  for (int i = 0; i < 1000; ++i) {
+    const auto once = std::make_shared<FakeTimeline>();
+    block.add_reader(Fence(once, 1));
+    once->reached = 1;
+    ASSERT_LE(block.readers.size(), 20U);
+  }
+  EXPECT_EQ(std::ranges::count(block.readers, goes_on, &Fence::timeline), 1);
 }
 
 // A downstream that holds many frames is not a reader to wait for: it may wait for us.

@@ -2,6 +2,7 @@
 // Transports as the ring sees them: which one, and the fences of uploads that take their time.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <future>
 #include <memory>
@@ -162,6 +163,28 @@ TEST(RingFence, WaitsForEveryTimeline) {
   one->reached = 1;
   EXPECT_EQ(ring->acquire(write, WhenFull::drop_newest), RingStatus::full);
   two->reached = 1;
+  EXPECT_EQ(ring->acquire(write, WhenFull::drop_newest), RingStatus::ok);
+}
+
+// A frame that is held and read for hours, each time on a timeline of its own.
+TEST(RingFence, ThoseThatHaveSignalledAreForgottenAsOthersCome) {
+  const auto ring = full_ring();
+  const auto goes_on = std::make_shared<FakeTimeline>();
+  {
+    const ReadLease lease = must_receive(*ring);
+    lease.add_read_fence(Fence(goes_on, 1));
+    std::vector<std::weak_ptr<FakeTimeline>> ended;
+    for (int i = 0; i < 1000; ++i) {
+      const auto once = std::make_shared<FakeTimeline>();
+      lease.add_read_fence(Fence(once, 1));
+      once->reached = 1;
+      ended.push_back(once);
+    }
+    EXPECT_LE(std::ranges::count_if(ended, [](const auto& one) { return !one.expired(); }), 20);
+  }
+  WriteLease write;
+  EXPECT_EQ(ring->acquire(write, WhenFull::drop_newest), RingStatus::full);
+  goes_on->reached = 1;
   EXPECT_EQ(ring->acquire(write, WhenFull::drop_newest), RingStatus::ok);
 }
 

@@ -100,10 +100,11 @@ class Includer : public shaderc::CompileOptions::IncluderInterface {
   void check(const KernelSource& source) {
     included_ = 0;
     if (!exceeded_) return;
-    throw Error(ErrorCode::compile,
-                fmt::format("kernel {}: its files include one another more than {} deep, or {} in all: does one include "
-                            "itself?",
-                            source.name, deepest, max_included));
+    throw Error(
+        ErrorCode::compile,
+        fmt::format("kernel {}: its files include one another more than {} deep, or {} in all: does one include "
+                    "itself?",
+                    source.name, deepest, max_included));
   }
 
  private:
