@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: MIT
-// What the death of a process costs the others, for elements that carry frames between processes: one producer, a
-// witness that takes frames all the time, and a victim beside it. The killer takes the victim (SIGKILL), stops it
-// (SIGSTOP), or takes the producer; a process that died, or gave up, starts again at once, as under a service manager.
+// Elements that carry frames between processes, by what they cost:
+//   hand-over  from the last store of a frame, in memory that the sink offers, until another process has it; frames for
+//              the GPU are in its memory then
+//   deaths     what the death of a process costs the others: one producer, a witness that takes frames all the time,
+//              and a victim beside it. The killer takes the victim (SIGKILL), stops it (SIGSTOP), or takes the
+//              producer; a process that died, or gave up, starts again at once, as under a service manager.
 // All pairs of elements meet the same killer and the same frames. Every 64 bytes of a frame say which frame and place
 // they are: a frame with another line in it is torn.
 //
-// Not measured: the time of a frame across (gpumap-latency), and what a kernel on the GPU does to it.
+// Not measured: the stages of a frame across (gpumap-latency), and what a kernel on the GPU does to it.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <gst/app/gstappsink.h>
@@ -22,11 +25,15 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <bit>
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <initializer_list>
 #include <iostream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <stdexcept>
@@ -51,16 +58,21 @@ struct Pair {
   const char* sink;     ///< {}: the socket
   const char* src;
   bool on_gpu = false;  ///< it takes pictures only, and no other frames
+  bool dies = true;     ///< there are figures of deaths; else of the hand-over alone
 };
 constexpr std::array pairs{
     Pair{"gpumap", "gpumapsink", "gpumapsink leaky=oldest slots=8 socket-path={}", "gpumapsrc socket-path={}"},
+    // Its thread does not sleep between two frames.
+    Pair{"gpumap, spinning", "gpumapsink", "gpumapsink leaky=oldest slots=8 socket-path={}",
+         "gpumapsrc busy-poll=50000 socket-path={}", false, false},
     Pair{"shm", "shmsink", "shmsink wait-for-connection=false sync=false shm-size=1000000 socket-path={}",
          "shmsrc is-live=true socket-path={}"},
     Pair{"unixfd", "unixfdsink", "unixfdsink sync=false socket-path={}", "unixfdsrc socket-path={}"},
-    Pair{"cudaipc", "cudaipcsink", "cudaupload ! cudaipcsink sync=false address={}",
-         "cudaipcsrc address={} ! cudadownload", true},
+    Pair{"cudaipc", "cudaipcsink", "cudaupload ! cudaipcsink sync=false address={}", "cudaipcsrc address={}", true},
 };
 constexpr unsigned picture_width = 64, row_bytes = 4 * picture_width;
+constexpr unsigned most_frames = 100'000;  // of a round of hand-overs
+constexpr unsigned hand_over_rounds = 5;   // in each of which the pairs take turns
 
 /// What the processes share. `wanted` is when the next frame is due to have come: a gap begins there.
 struct Shared {
@@ -69,13 +81,14 @@ struct Shared {
     std::atomic<std::uint64_t> frames, torn, lost, next, gaps_ns, longest_gap_ns;
     std::atomic<std::int64_t> last_ns;
   } witness, victim;
+  std::array<std::atomic<std::int64_t>, most_frames> stored_ns, took_ns;  ///< of each frame of a hand-over; 0: not yet
 };
 
 struct Options {
   std::string role, folder, json, commit;
   std::vector<std::string> only;
   int memory = -1, pair = 0;
-  unsigned kills = 20, fps = 200, bytes = 65536, hang_ms = 5000;
+  unsigned kills = 20, fps = 200, bytes = 65536, hang_ms = 5000, frames = 2000;
   std::uint64_t seed = 1;
 };
 
@@ -90,9 +103,9 @@ Line line_of(std::uint64_t frame, std::uint64_t place) {
   return line;
 }
 
-std::string caps_of(const Options& options) {
+std::string caps_of(const Options& options, const char* memory = "") {
   if (!pairs[options.pair].on_gpu) return media_type;
-  return fmt::format("video/x-raw,format=RGBA,width={},height={},framerate=0/1", picture_width,
+  return fmt::format("video/x-raw{},format=RGBA,width={},height={},framerate=0/1", memory, picture_width,
                      options.bytes / row_bytes);
 }
 
@@ -137,29 +150,56 @@ GstBuffer* make_frame(GstAllocator* allocator, std::uint64_t frame, std::size_t 
 }
 
 /// Until it is killed, or its pipeline ends by itself.
-int produce(const Options& options, Shared& shared) {
-  // shmsink would make another path where a dead one's socket is left. gpumapsink clears it away by itself.
-  if (std::string_view(pairs[options.pair].name) != "gpumap") std::filesystem::remove(options.folder + "/s");
-  const std::string socket = options.folder + "/s";
-  GstElement* pipeline =
-      launch(fmt::format("appsrc name=in block=true max-buffers=1 format=time caps={} ! {}", caps_of(options),
-                         fmt::format(fmt::runtime(pairs[options.pair].sink), socket)));
+int play(GstElement* pipeline) {
   if (gst_element_set_state(pipeline, GST_STATE_PLAYING) == GST_STATE_CHANGE_FAILURE) return 1;
-  GstAllocator* const allocator = offered_allocator(part(pipeline, "in"), caps_of(options));
-  const std::int64_t period = 1000 * ms / options.fps;
-  const std::int64_t began = bench::now_ns();
-  std::int64_t next = began;
-  while (true) {
-    const std::int64_t before = bench::now_ns();
-    GstBuffer* buffer = make_frame(allocator, shared.made++, options.bytes);
-    GST_BUFFER_PTS(buffer) = static_cast<GstClockTime>(before - began);  // unixfdsink takes no frame without
-    if (gst_app_src_push_buffer(GST_APP_SRC(part(pipeline, "in")), buffer) != GST_FLOW_OK) return 1;
-    const auto took = static_cast<std::uint64_t>(bench::now_ns() - before);
-    shared.longest_push_ns = std::max(shared.longest_push_ns.load(), took);
-    next = std::max(next + period, bench::now_ns() - period);  // what was held up is not made up for
-    std::this_thread::sleep_for(std::chrono::nanoseconds(std::max<std::int64_t>(next - bench::now_ns(), 0)));
-  }
+  gst_message_unref(gst_bus_timed_pop_filtered(GST_ELEMENT_BUS(pipeline), GST_CLOCK_TIME_NONE,
+                                               static_cast<GstMessageType>(GST_MESSAGE_EOS | GST_MESSAGE_ERROR)));
+  return 1;
 }
+
+/// In the streaming thread, so that no other one has to wake for a frame.
+class Producer {
+ public:
+  Producer(const Options& options, Shared& shared) : options_(options), shared_(shared) {}
+  int run() {
+    // shmsink would make another path where a dead one's socket is left. gpumapsink clears it away by itself.
+    const std::string socket = options_.folder + "/s";
+    const Pair& pair = pairs[options_.pair];
+    if (!std::string_view(pair.name).starts_with("gpumap")) std::filesystem::remove(socket);
+    GstElement* pipeline = launch(fmt::format("appsrc name=in format=time caps={} ! {}", caps_of(options_),
+                                              fmt::format(fmt::runtime(pair.sink), socket)));
+    GstAppSrcCallbacks callbacks{};
+    callbacks.need_data = [](GstAppSrc* source, guint, gpointer self) { static_cast<Producer*>(self)->make(source); };
+    gst_app_src_set_callbacks(GST_APP_SRC(part(pipeline, "in")), &callbacks, this, nullptr);
+    return play(pipeline);
+  }
+
+ private:
+  void make(GstAppSrc* source) {
+    const std::int64_t now = bench::now_ns();
+    if (began_ == 0) {
+      began_ = next_ = now;
+      allocator_ = offered_allocator(GST_ELEMENT(source), caps_of(options_));
+    } else {
+      const auto took = static_cast<std::uint64_t>(now - before_);
+      shared_.longest_push_ns = std::max(shared_.longest_push_ns.load(), took);
+      const std::int64_t period = 1000 * ms / options_.fps;
+      next_ = std::max(next_ + period, now - period);  // what was held up is not made up for
+      std::this_thread::sleep_for(std::chrono::nanoseconds(std::max<std::int64_t>(next_ - now, 0)));
+    }
+    before_ = bench::now_ns();
+    const std::uint64_t frame = shared_.made++;
+    GstBuffer* buffer = make_frame(allocator_, frame, options_.bytes);
+    GST_BUFFER_PTS(buffer) = static_cast<GstClockTime>(before_ - began_);  // unixfdsink takes no frame without
+    if (frame < most_frames) shared_.stored_ns[frame] = bench::now_ns();
+    gst_app_src_push_buffer(source, buffer);
+  }
+
+  const Options& options_;
+  Shared& shared_;
+  GstAllocator* allocator_ = nullptr;
+  std::int64_t began_ = 0, next_ = 0, before_ = 0;
+};
 
 bool is_whole(const GstMapInfo& map, std::uint64_t& frame) {
   if (map.size < sizeof(Line)) return false;
@@ -171,37 +211,60 @@ bool is_whole(const GstMapInfo& map, std::uint64_t& frame) {
   return true;
 }
 
-void note(Shared::Taker& taker, GstBuffer* buffer, std::int64_t period) {
-  GstMapInfo map;
-  std::uint64_t frame = 0;
-  if (!gst_buffer_map(buffer, &map, GST_MAP_READ)) throw std::runtime_error("a frame cannot be mapped");
-  const bool whole = is_whole(map, frame);
-  gst_buffer_unmap(buffer, &map);
-  const std::int64_t now = bench::now_ns();
-  const std::int64_t gap = now - taker.last_ns.exchange(now);
-  taker.frames++;
-  if (gap > 10 * period) taker.gaps_ns += static_cast<std::uint64_t>(gap);
-  taker.longest_gap_ns = std::max(taker.longest_gap_ns.load(), static_cast<std::uint64_t>(gap));
-  if (!whole) {
-    taker.torn++;
-    return;
+class Consumer {
+ public:
+  Consumer(const Options& options, Shared& shared, Shared::Taker& taker)
+      : options_(options), shared_(shared), taker_(taker) {}
+  int run() {
+    // What is looked at of a frame on the GPU comes to the CPU after its time is taken.
+    GstElement* pipeline =
+        launch(fmt::format("{} ! {} ! appsink name=out sync=false",
+                           fmt::format(fmt::runtime(pairs[options_.pair].src), options_.folder + "/s"),
+                           caps_of(options_, "(memory:CUDAMemory)")));
+    GstAppSinkCallbacks callbacks{};
+    callbacks.new_sample = [](GstAppSink* sink, gpointer self) { return static_cast<Consumer*>(self)->take(sink); };
+    gst_app_sink_set_callbacks(GST_APP_SINK(part(pipeline, "out")), &callbacks, this, nullptr);
+    return play(pipeline);
   }
-  const std::uint64_t expected = taker.next.exchange(frame + 1);
-  if (frame > expected) taker.lost += frame - expected;
-}
 
-/// Until it is killed, or its pipeline ends by itself.
-int consume(const Options& options, Shared::Taker& taker) {
-  const std::string socket = options.folder + "/s";
-  GstElement* pipeline =
-      launch(fmt::format("{} ! {} ! appsink name=out sync=false",
-                         fmt::format(fmt::runtime(pairs[options.pair].src), socket), caps_of(options)));
-  if (gst_element_set_state(pipeline, GST_STATE_PLAYING) == GST_STATE_CHANGE_FAILURE) return 1;
-  while (GstSample* sample = gst_app_sink_pull_sample(GST_APP_SINK(part(pipeline, "out")))) {
-    note(taker, gst_sample_get_buffer(sample), 1000 * ms / options.fps);
+ private:
+  GstFlowReturn take(GstAppSink* sink) {
+    const std::int64_t now = bench::now_ns();
+    GstSample* sample = gst_app_sink_pull_sample(sink);
+    if (sample == nullptr) return GST_FLOW_EOS;
+    note(gst_sample_get_buffer(sample), now);
     gst_sample_unref(sample);
+    return GST_FLOW_OK;
   }
-  return 1;
+  void note(GstBuffer* buffer, std::int64_t now) {
+    GstMapInfo map;
+    std::uint64_t frame = 0;
+    if (!gst_buffer_map(buffer, &map, GST_MAP_READ)) throw std::runtime_error("a frame cannot be mapped");
+    const bool whole = is_whole(map, frame);
+    gst_buffer_unmap(buffer, &map);
+    const std::int64_t period = 1000 * ms / options_.fps;
+    const std::int64_t gap = now - taker_.last_ns.exchange(now);
+    taker_.frames++;
+    if (gap > 10 * period) taker_.gaps_ns += static_cast<std::uint64_t>(gap);
+    taker_.longest_gap_ns = std::max(taker_.longest_gap_ns.load(), static_cast<std::uint64_t>(gap));
+    if (!whole) {
+      taker_.torn++;
+      return;
+    }
+    if (frame < most_frames && &taker_ == &shared_.witness) shared_.took_ns[frame] = now - shared_.stored_ns[frame];
+    const std::uint64_t expected = taker_.next.exchange(frame + 1);
+    if (frame > expected) taker_.lost += frame - expected;
+  }
+
+  const Options& options_;
+  Shared& shared_;
+  Shared::Taker& taker_;
+};
+
+std::string make_folder() {
+  const auto folder = std::filesystem::temp_directory_path() / fmt::format("gpumap-rivals-{}", getpid());
+  std::filesystem::create_directory(folder);
+  return folder;
 }
 
 /// One of the processes, which is started again as often as it is gone.
@@ -249,11 +312,56 @@ class Process {
   pid_t pid_ = -1;
 };
 
+struct HandOver {
+  std::vector<std::int64_t> ns;
+  std::uint64_t lost = 0, torn = 0;
+};
+
+/// One pair of elements while nobody dies.
+void hand_over(Options options, Shared& shared, HandOver& all) {
+  options.folder = make_folder();
+  new (&shared) Shared{};
+  // The first frames wait for the witness to start.
+  constexpr std::uint64_t unsteady = 20;
+  const std::uint64_t wanted = options.frames / hand_over_rounds + unsteady;
+  {
+    Process producer(options, "producer"), witness(options, "witness");
+    const std::int64_t longest = static_cast<std::int64_t>(100 + 2 * wanted / options.fps) * 1000 * ms;
+    for (const std::int64_t end = bench::now_ns() + longest; shared.witness.frames < wanted;) {
+      if (bench::now_ns() > end) {
+        throw std::runtime_error(
+            fmt::format("{}: {} of {} frames came", pairs[options.pair].name, shared.witness.frames.load(), wanted));
+      }
+      // Who finds nothing at the socket gives up, and comes again.
+      producer.revive();
+      witness.revive();
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+  }
+  std::uint64_t seen = 0;
+  for (std::uint64_t frame = 0; frame < most_frames && seen < wanted; ++frame) {
+    const std::int64_t took = shared.took_ns[frame];
+    if (took != 0 && seen++ >= unsteady) all.ns.push_back(took);
+    if (took == 0 && seen > unsteady) ++all.lost;
+  }
+  all.torn += shared.witness.torn;
+  std::filesystem::remove_all(options.folder);
+}
+
+nlohmann::json to_json(const Options& options, HandOver& all) {
+  nlohmann::json row{{"pair", pairs[options.pair].name}, {"plot", "hand-over"}, {"lost", all.lost}, {"torn", all.torn}};
+  row.update(bench::to_json(bench::summarise(all.ns)));
+  // How many took less than 1, 2, 4, … us, and no less than half of that.
+  std::map<std::uint64_t, std::uint64_t> counts;
+  for (const std::int64_t time : all.ns) ++counts[std::bit_ceil(static_cast<std::uint64_t>(time) / 1000 + 1)];
+  for (const auto& [below_us, times] : counts) row["below_us"][std::to_string(below_us)] = times;
+  return row;
+}
+
 /// One pair of elements and one way to die.
 nlohmann::json act(Options options, Shared& shared, const std::string& plot) {
   std::mt19937_64 random(options.seed);
-  options.folder = std::filesystem::temp_directory_path() / fmt::format("gpumap-rivals-{}", getpid());
-  std::filesystem::create_directory(options.folder);
+  options.folder = make_folder();
   new (&shared) Shared{};
   unsigned restarts = 0, hangs = 0;
   std::uint64_t first = 0, made = 0;
@@ -327,37 +435,61 @@ nlohmann::json act(Options options, Shared& shared, const std::string& plot) {
           {"hangs", hangs}};
 }
 
+bool has(const char* element) {
+  GstElementFactory* factory = gst_element_factory_find(element);
+  if (factory == nullptr) return false;
+  gst_object_unref(factory);
+  return true;
+}
+
+/// Of all pairs that are here and wanted, in turns.
+void each_pair(const Options& options, const std::string& plot, const std::function<void(const Options&)>& call) {
+  for (int i = 0; i < static_cast<int>(pairs.size()); ++i) {
+    if (!options.only.empty() && std::ranges::find(options.only, pairs[i].name) == options.only.end()) continue;
+    if (!pairs[i].dies && plot != "hand-over") continue;
+    if (!has(pairs[i].element)) continue;
+    if (pairs[i].on_gpu && options.bytes % row_bytes != 0) {
+      throw std::runtime_error(
+          fmt::format("{} takes rows of {} bytes: let --bytes be a multiple of that", pairs[i].name, row_bytes));
+    }
+    Options chosen = options;
+    chosen.pair = i;
+    call(chosen);
+  }
+}
+
 void measure(const Options& options, Shared& shared) {
   nlohmann::json report{{"benchmark", "link-rivals"},        {"cpu", bench::cpu_name()}, {"commit", options.commit},
                         {"gstreamer", gst_version_string()}, {"fps", options.fps},       {"bytes", options.bytes}};
-  std::cout << fmt::format("{:<8} {:<16} {:>6} {:>6} {:>5} {:>6} {:>10} {:>10} {:>9} {:>9} {:>6}\n", "pair", "who",
-                           "due", "seen", "torn", "lost", "without ms", "longest ms", "push ms", "restarts", "hangs");
+  for (const Pair& pair : pairs) {
+    const bool wanted = options.only.empty() || std::ranges::find(options.only, pair.name) != options.only.end();
+    if (wanted && !has(pair.element)) std::cout << fmt::format("{}: no {} here\n", pair.name, pair.element);
+  }
+  const auto figures = [](const nlohmann::json& row, std::initializer_list<const char*> names, const char* form) {
+    std::string line = fmt::format("{:<17}{:<16}", row["pair"].get<std::string>(), row["plot"].get<std::string>());
+    for (const char* name : names) line += fmt::format(fmt::runtime(form), row[name].get<double>());
+    std::cout << line << '\n' << std::flush;
+  };
+  std::cout << fmt::format("{:<33}{:>11}{:>11}{:>11}{:>11}{:>11}\n", "from store to taken, us", "P50", "P99", "P99.9",
+                           "longest", "lost");
+  std::array<HandOver, pairs.size()> all;
+  for (unsigned round = 0; round < hand_over_rounds; ++round) {
+    each_pair(options, "hand-over", [&](const Options& chosen) { hand_over(chosen, shared, all[chosen.pair]); });
+  }
+  each_pair(options, "hand-over", [&](const Options& chosen) {
+    figures(report["rows"].emplace_back(to_json(chosen, all[chosen.pair])),
+            {"median_us", "p99_us", "p999_us", "max_us", "lost"}, " {:>10.1f}");
+  });
+  std::cout << fmt::format("\n{:<33}{:>11}{:>11}{:>11}{:>11}{:>11}{:>11}{:>11}{:>11}{:>11}\n", "frames", "due", "seen",
+                           "torn", "lost", "without ms", "longest ms", "push ms", "restarts", "hangs");
   for (const char* plot : {"victim killed", "victim stopped", "producer killed"}) {
-    for (int i = 0; i < static_cast<int>(pairs.size()); ++i) {
-      if (!options.only.empty() && std::ranges::find(options.only, pairs[i].name) == options.only.end()) continue;
-      GstElementFactory* factory = gst_element_factory_find(pairs[i].element);
-      if (factory == nullptr) {
-        std::cout << fmt::format("{:<8} {:<16} no {} here\n", pairs[i].name, plot, pairs[i].element);
-        continue;
-      }
-      gst_object_unref(factory);
-      if (pairs[i].on_gpu && options.bytes % row_bytes != 0) {
-        throw std::runtime_error(
-            fmt::format("{} takes rows of {} bytes: let --bytes be a multiple of that", pairs[i].name, row_bytes));
-      }
-      Options chosen = options;
-      chosen.pair = i;
-      const nlohmann::json row = act(chosen, shared, plot);
-      const auto number = [&row](const char* name) { return row[name].get<double>(); };
-      std::cout
-          << fmt::format(
-                 "{:<8} {:<16} {:>6.0f} {:>6.0f} {:>5.0f} {:>6.0f} {:>10.0f} {:>10.0f} {:>9.1f} {:>9.0f} {:>6.0f}\n",
-                 pairs[i].name, plot, number("frames_due"), number("frames_seen"), number("torn"), number("lost"),
-                 number("ms_without_frames"), number("longest_gap_ms"), number("longest_push_ms"), number("restarts"),
-                 number("hangs"))
-          << std::flush;
-      report["rows"].push_back(row);
-    }
+    each_pair(options, plot, [&](const Options& chosen) {
+      const nlohmann::json row = report["rows"].emplace_back(act(chosen, shared, plot));
+      figures(row,
+              {"frames_due", "frames_seen", "torn", "lost", "ms_without_frames", "longest_gap_ms", "longest_push_ms",
+               "restarts", "hangs"},
+              " {:>10.0f}");
+    });
   }
   if (options.json.empty()) return;
   if (!(std::ofstream(options.json) << report.dump(2) << '\n'))
@@ -380,9 +512,12 @@ Shared& shared_memory(int& descriptor) {
 
 int main(int argc, char** argv) {
   Options options;
-  CLI::App app("What the death of a process costs the others, beside other elements between processes");
-  app.add_option("--pairs", options.only, "Which of gpumap, shm, unixfd and cudaipc (all that are here)")
-      ->expected(1, 4);
+  CLI::App app("What a frame to another process costs, and the death of one, beside other elements between processes");
+  app.add_option("--pairs", options.only,
+                 "Which of gpumap, 'gpumap, spinning', shm, unixfd and cudaipc (all that are here)")
+      ->expected(1, static_cast<int>(pairs.size()));
+  app.add_option("--frames", options.frames, "How many frames' hand-over is timed")
+      ->check(CLI::Range(hand_over_rounds, most_frames / 2));
   app.add_option("--kills", options.kills, "How often someone is killed or stopped")->check(CLI::PositiveNumber);
   app.add_option("--fps", options.fps, "Frames a second")->check(CLI::Range(1, 1000));
   app.add_option("--bytes", options.bytes, "Bytes of a frame")->check(CLI::Range(64, 1 << 20));
@@ -403,9 +538,9 @@ int main(int argc, char** argv) {
                                GPUMAP_VERSION, "MIT/X11", "gpumap", "gpumap", "gpumap");
     Shared& shared = shared_memory(options.memory);
     if (!options.role.empty()) prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (options.role == "producer") return produce(options, shared);
-    if (options.role == "witness") return consume(options, shared.witness);
-    if (options.role == "victim") return consume(options, shared.victim);
+    if (options.role == "producer") return Producer(options, shared).run();
+    if (options.role == "witness") return Consumer(options, shared, shared.witness).run();
+    if (options.role == "victim") return Consumer(options, shared, shared.victim).run();
     measure(options, shared);
   } catch (const std::exception& error) {
     std::cerr << "link-rivals: " << error.what() << '\n';
