@@ -8,14 +8,17 @@ plugin on GST_PLUGIN_PATH, those of coreelements, app, videotestsrc and imagefre
 libgstapp-1.0.so.0 on LD_LIBRARY_PATH; PyGObject they do not need. appsink.py of tests/python lies there, or beside this.
 """
 import itertools
+import multiprocessing
 import statistics
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 import numpy
 
 import gpumap
+from gpumap import errors
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "python"))
 from appsink import AppSink  # noqa: E402
@@ -124,6 +127,62 @@ def seen_on_the_gpu(torch):
     row("1080p NV12 to torch, a small sum seen", mine, rival, "torch.from_numpy(x).cuda() and the sum")
 
 
+def take_from_link(path, taken):
+    """In another process: tells when it has a tensor of each frame."""
+    torch = torch_with_cuda()
+    with gpumap.connect(path) as ring:
+        try:
+            while True:
+                with ring.read(stream=torch and torch.cuda.current_stream()) as frame:
+                    tensor = (torch or numpy).from_dlpack(frame)
+                    taken.send(time.perf_counter_ns())
+                    del tensor
+        except errors.Closed:
+            return
+
+
+def take_from_queue(queue, taken):
+    while (tensor := queue.get()) is not None:
+        taken.send(time.perf_counter_ns())
+        del tensor
+
+
+def across(torch):
+    """From NumPy to a tensor of another process, one frame in flight."""
+    if torch:
+        import torch.multiprocessing as processes
+    else:
+        processes = multiprocessing
+    context = processes.get_context("spawn")
+    (mine, my_end), (theirs, their_end) = context.Pipe(False), context.Pipe(False)
+    queue, shape = context.Queue(), (1620, 1920)
+    ring, frame = gpumap.Ring(8, shape), numpy.random.default_rng().integers(0, 255, shape, "uint8")
+    times = []
+    with tempfile.TemporaryDirectory() as folder, gpumap.serve(ring, folder + "/ring") as server:
+        takers = [
+            context.Process(target=take_from_link, args=(folder + "/ring", my_end), daemon=True),
+            context.Process(target=take_from_queue, args=(queue, their_end), daemon=True),
+        ]
+        for taker in takers:
+            taker.start()
+        for end in my_end, their_end:
+            end.close()  # when a process ends, recv() raises
+        server.wait_for_client(60)
+        for _ in range(max(ROUNDS // 10, 20)):
+            began = time.perf_counter_ns()
+            with ring.write() as slot:
+                slot.write(frame)
+            after_link, again = mine.recv(), time.perf_counter_ns()
+            queue.put(torch.from_numpy(frame).cuda() if torch else frame)
+            times.append(((after_link - began) / 1000, (theirs.recv() - again) / 1000))
+        queue.put(None)
+    for taker in takers:
+        taker.join(60)
+    ours, rival = map(statistics.median, zip(*times[len(times) // 10 :]))
+    name = "torch.multiprocessing's queue" if torch else "multiprocessing's queue"
+    row("1080p NV12 to a tensor of another process", ours, rival, name)
+
+
 # One frame of 1080p, again and again: making it costs nothing.
 FRAMES = "videotestsrc num-buffers=1 pattern=snow ! video/x-raw,format=NV12,width=1920,height=1080 ! imagefreeze ! "
 APPSINK = "appsink name=out sync=false max-buffers=3"
@@ -179,6 +238,7 @@ def main():
     large_write()
     pool()
     torch = torch_with_cuda()
+    across(torch)
     try:
         from_gst(torch)
         frames_to_tensors(torch)
@@ -191,4 +251,5 @@ def main():
     seen_on_the_gpu(torch)
 
 
-main()
+if __name__ == "__main__":
+    main()
