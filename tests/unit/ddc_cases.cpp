@@ -4,10 +4,12 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <ctime>
 #include <numbers>
 #include <numeric>
 
 #include "radio_cases.hpp"
+#include "sanitizers.hpp"
 
 namespace gpumap {
 namespace {
@@ -268,6 +270,14 @@ TEST_P(RadioTest, U8MayBeAround128) {
     EXPECT_NE(played(in, ""), expected) << one.name;
     EXPECT_EQ(played(same, ",around128=1"), expected) << one.name << ": it is of U8 alone";
   }
+}
+
+// A filter of some 500,000 taps, whose design nobody can end: by its CPU time, so that others do not count.
+TEST_P(RadioTest, DdcDesignsALongFilterWithinSeconds) {
+  if (sanitized) GTEST_SKIP() << "a sanitizer's own time would count";
+  const std::clock_t before = std::clock();
+  EXPECT_EQ(refusal("ddc", "rate=48000,bandwidth=47990,attenuation=140", 480000), "not refused");
+  EXPECT_LT(static_cast<double>(std::clock() - before) / CLOCKS_PER_SEC, 5.0);
 }
 
 TEST_P(RadioTest, DdcTellsWhatIsWrong) {

@@ -25,6 +25,9 @@ class LowPass {
   [[nodiscard]] double stop_band(double from) const;
 
  private:
+  /// The largest response to the frequencies from `from` up to `to`, in parts of its gain at 0.
+  [[nodiscard]] double worst_of(double from, double to) const;
+
   double taps_, cutoff_, beta_, window_scale_;
 };
 
