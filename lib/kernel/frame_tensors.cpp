@@ -84,6 +84,10 @@ void FrameTensors::begin(const gpumap_view& in) {
   inputs_ = std::move(inputs);
   outputs_ = std::move(outputs);
   output_bytes_ = bytes;
+  // Else a queue of small frames would hold tensors as large as the largest that came before.
+  for (const auto& pool : {output_pool_, copy_pool_}) {
+    if (pool) pool->begin();
+  }
 }
 
 void FrameTensors::check(std::span<const TensorInput> in) const {

@@ -189,6 +189,33 @@ TEST_P(KernelLauncherTest, BoundsAreCheckedBetweenFunctions) {
   }
 }
 
+// A downstream that still holds what large frames gave gets no more than small ones take.
+TEST_P(KernelLauncherTest, OfSmallFramesNothingIsAsLargeAsOfThoseBefore) {
+  const auto kernel = launcher("// gpumap: output-tensor rows f32 {width}x1000\n", "", "");
+  const auto launch = [&](gpumap_u32 across) {
+    FrameLayout layout;
+    layout.bytes_per_sample = 0;
+    layout.view.format = GPUMAP_FORMAT_GRAY8;
+    layout.view.width = layout.view.stride[0] = across;
+    layout.view.height = 4;
+    layout.view.bytes = std::uint64_t{4} * across;
+    kernel->set_stream(layout, layout);
+    const auto from = memory(layout.view.bytes);
+    FrameInput in = input(*from, layout.view.bytes);
+    in.view = layout.view;
+    in.view.plane[0] = in.address;
+    in.picture_bytes = in.bytes;
+    FrameOutput out = kernel->launch(in, {});
+    kernel->drain();
+    return out;
+  };
+  const FrameOutput large = launch(1000), small = launch(8);
+  ASSERT_TRUE(large.tensors && small.tensors);
+  EXPECT_GE(large.tensors.mapping().bytes(), 4'000'000U);
+  EXPECT_LT(small.tensors.mapping().bytes(), 100'000U);
+  EXPECT_LT(small.block.mapping().bytes(), 1000U);
+}
+
 // In memory that the GPU reaches, gpumap's own or that of others, and in ordinary memory; each output anew from zeros.
 TEST_P(KernelLauncherTest, TensorsComeAndGoWithTheFrame) {
   const auto kernel = launcher(
