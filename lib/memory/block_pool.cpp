@@ -45,7 +45,10 @@ BlockPool::~BlockPool() {
       std::fprintf(stderr,
                    "gpumap: GPU work still reads a frame 5 s after its kernel's end: %zu bytes stay allocated\n",
                    block.mapping->bytes());
-      for (const Fence& reader : block.readers) reader.give_up({});
+      for (const Fence& reader : block.readers) {
+        reader.give_up({});
+        keep_for_good(reader.timeline());  // without it nobody knows that the work still runs
+      }
       keep_for_good(block.mapping);
     } catch (const std::exception&) {
       // The device is lost: nothing runs on it any more.

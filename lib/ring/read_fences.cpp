@@ -65,7 +65,10 @@ void ReadFences::check() {
 
 void ReadFences::give_up() {
   const std::lock_guard guard(lock_);
-  for (const Fence& fence : fences_) fence.give_up({});
+  for (const Fence& fence : fences_) {
+    fence.give_up({});
+    keep_for_good(fence.timeline());  // without it nobody knows that the work still runs
+  }
 }
 
 PendingSlots::PendingSlots(std::uint32_t slots) : fences_(std::make_unique<ReadFences[]>(slots)) {

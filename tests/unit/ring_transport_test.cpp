@@ -8,6 +8,7 @@
 #include <memory>
 #include <vector>
 
+#include "gpumap/block_pool.hpp"
 #include "gpumap/slow_slots.hpp"
 #include "ring_helpers.hpp"
 
@@ -231,6 +232,28 @@ TEST(RingFence, TimelinesEndWithoutTheRingsLocks) {
   EXPECT_EQ(ring->acquire(write, WhenFull::drop_newest), RingStatus::full);
   other->reached = 1;
   EXPECT_EQ(ring->acquire(write, WhenFull::drop_newest), RingStatus::ok);
+}
+
+// A stream of others that stands still is known by nothing but an event, which is the frame's.
+TEST(RingFence, WhatReadsAFrameWithoutEndStaysKnown) {
+  auto ring = full_ring();
+  auto pool = std::make_shared<BlockPool>(std::make_shared<FakeDevice>(), Backend::vulkan, Placement::device, 1000);
+  std::weak_ptr<FakeTimeline> of_ring, of_pool;
+  const auto endless = [](std::weak_ptr<FakeTimeline>& known) {
+    const auto made = std::make_shared<FakeTimeline>();
+    known = made;
+    return Fence(made, 1);
+  };
+  must_receive(*ring).add_read_fence(endless(of_ring));
+  auto block = pool->take(std::atomic<bool>(false));
+  ASSERT_TRUE(block);
+  block->add_reader(endless(of_pool));
+  pool->give_back(*std::move(block));
+  const auto ends = std::async(std::launch::async, [&pool] { pool.reset(); });
+  ring.reset();
+  ends.wait();
+  EXPECT_FALSE(of_ring.expired());
+  EXPECT_FALSE(of_pool.expired());
 }
 
 TEST(RingFence, SignalEndsTheWait) {

@@ -255,7 +255,7 @@ class GPUMAP_API KernelLauncher {
   std::shared_ptr<Device> device_;
   std::string name_;
   Backend backend_ = Backend::vulkan;
-  std::uint32_t multiprocessors_ = 0;
+  std::atomic<std::uint32_t> multiprocessors_{0};
   std::unique_ptr<Program> program_;
   std::unique_ptr<KernelReload> reload_;    ///< null where it was not asked for
   std::optional<KernelReload::News> news_;  ///< not acted upon yet
