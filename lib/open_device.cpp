@@ -10,7 +10,7 @@
 #include "device/vulkan_device.hpp"
 #include "gpumap/error.hpp"
 #include "memory/gpu_mapping.hpp"
-#include "memory/vulkan_staging.hpp"
+#include "memory/vulkan_allocation.hpp"
 #include "queue/queues.hpp"
 
 namespace gpumap {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "c/c_device.hpp"
+#include "c/c_memory.hpp"
 
 #include <fmt/format.h>
 

@@ -17,9 +17,9 @@
 #include <utility>
 #include <vector>
 
-#include "c/c_layout.hpp"
 #include "c/c_memory.hpp"
 #include "c/c_ring.hpp"
+#include "c/stream_messages.hpp"
 #include "gpumap/color.hpp"
 #include "gpumap/declaration.hpp"
 #include "gpumap/error.hpp"

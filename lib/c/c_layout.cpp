@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "c/c_layout.hpp"
+#include "c/stream_messages.hpp"
 
 #include <fmt/format.h>
 

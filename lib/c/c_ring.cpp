@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "c/c_layout.hpp"
 #include "c/stream_messages.hpp"
 #include "gpumap/error.hpp"
 

@@ -12,7 +12,7 @@
 
 #include "c/c_memory.hpp"
 #include "c/c_status.hpp"
-#include "c/caps_text.hpp"
+#include "c/stream_messages.hpp"
 #include "gpumap/link.hpp"
 #include "gpumap/ring.hpp"
 

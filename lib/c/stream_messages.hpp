@@ -7,12 +7,71 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
+#include <string_view>
+#include <vector>
 
-#include "c/caps_text.hpp"
 #include "gpumap/gpumap.h"
 #include "gpumap/message_bytes.hpp"
+#include "gpumap/stream_bytes.hpp"
+
+// Caps as text, as GStreamer writes them, and as bytes, as they cross a link (gst/link/structure_bytes.hpp), without
+// GStreamer. Fixed caps of one structure.
 
 namespace gpumap::c {
+
+/// A value of a field. Which members count says the kind.
+struct CapsValue {
+  StreamValue kind = StreamValue::no_string;
+  std::int64_t number = 0, divisor = 1;  ///< whole numbers, fractions; of a flag set its flags and mask
+  double real = 0;
+  std::string text;                ///< strings; of enumerations and flags the name of their type
+  std::vector<CapsValue> members;  ///< arrays
+  std::vector<std::byte> bytes;    ///< buffers
+};
+
+struct CapsField {
+  std::string name;
+  CapsValue value;
+};
+
+struct Caps {
+  std::string media_type;             ///< empty: there are none
+  std::vector<std::string> features;  ///< empty: system memory
+  std::vector<CapsField> fields;
+
+  /// Null: there is no such field.
+  [[nodiscard]] const CapsValue* find(std::string_view name) const noexcept;
+  /// The whole number of a field that is one, else 0.
+  [[nodiscard]] std::int64_t number(std::string_view name) const noexcept;
+  /// The text of a field that is a string, else an empty one.
+  [[nodiscard]] std::string_view text(std::string_view name) const noexcept;
+};
+
+/// Throws Error(invalid) with the place.
+[[nodiscard]] Caps parse_caps(std::string_view text);
+[[nodiscard]] std::string text_of(const Caps& caps);
+
+/// The content of a value of kind StreamValue::caps.
+[[nodiscard]] std::vector<std::byte> bytes_of(const Caps& caps);
+/// Of bytes that another process wrote. A field of a kind that has no text is left out. False: they are not such caps.
+[[nodiscard]] bool read_caps(std::span<const std::byte> bytes, Caps& caps);
+
+/// The usual layout of frames with such caps; empty where gpumap does not know them.
+[[nodiscard]] std::optional<gpumap_layout> layout_of(const Caps& caps);
+
+/// GStreamer's number for a video format (GstVideoFormat), 0: none; and the other way round, GPUMAP_FORMAT_VIDEO_OTHER
+/// where gpumap does not know it.
+[[nodiscard]] std::uint32_t gst_number_of(std::uint32_t format) noexcept;
+[[nodiscard]] std::uint32_t format_of_gst(std::uint32_t number) noexcept;
+
+[[nodiscard]] bool is_picture(std::uint32_t format) noexcept;
+/// Whether caps of several structures with lists and ranges, as a kernel's `input` line has them, agree with the
+/// layout: with its media type, format, size, channels and rate. Of what else they say a layout knows nothing, nor of
+/// other media types, which are taken.
+[[nodiscard]] bool takes(std::string_view caps, const gpumap_layout& layout);
+/// Throws Error(invalid) for a layout that leaves a frame of `bytes`, or has no planes.
+void check_layout(const gpumap_layout& layout, std::uint64_t bytes);
 
 /// What a client that connects later receives first, in this order; gst/link does the same.
 enum class Kept : std::uint32_t { time = 1, stream_start = 2, caps = 3, segment = 4, layout = 7, end = 8 };

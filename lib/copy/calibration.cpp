@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-#include "copy/cpu_features.hpp"
+#include "copy/store_kernel.hpp"
 #include "gpumap/copy.hpp"
 
 #if defined(__x86_64__)

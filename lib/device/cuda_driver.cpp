@@ -11,7 +11,6 @@
 #include <thread>
 #include <utility>
 
-#include "device/cuda_partitions.hpp"
 #include "device/cuda_span.hpp"
 #include "device/cuda_timeline.hpp"
 #include "device/resident_registry.hpp"

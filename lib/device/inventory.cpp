@@ -9,7 +9,7 @@
 #include "device/budget.hpp"
 #include "device/cuda_driver.hpp"
 #include "device/nvrtc_library.hpp"
-#include "device/vulkan_instance.hpp"
+#include "device/vulkan_device.hpp"
 #include "gpumap/device.hpp"
 #include "gpumap/error.hpp"
 

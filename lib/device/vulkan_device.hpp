@@ -2,20 +2,52 @@
 // Heavy: vulkan_raii.hpp takes many seconds to compile. For the files in gpumap_vulkan_sources and no other header.
 #pragma once
 
+#include <vulkan/vulkan_raii.hpp>
+
+#include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
-#include <vulkan/vulkan_raii.hpp>
 
 #include "device/budget.hpp"
+#include "device/gpu_device.hpp"
 #include "device/health.hpp"
-#include "device/vulkan_instance.hpp"
+#include "gpumap/fence.hpp"
 
 namespace gpumap {
+
+/// The process's Vulkan instance: made on first use (0.3 s with a hardware driver), then kept.
+class VulkanInstance {
+ public:
+  /// Throws Error(no_driver) naming what to install; tries again next time.
+  [[nodiscard]] static VulkanInstance& get();
+
+  /// Vulkan's function of this name, or null; serves every device.
+  [[nodiscard]] PFN_vkVoidFunction function(const char* name) const { return instance_.getProcAddr(name); }
+  [[nodiscard]] const std::vector<vk::raii::PhysicalDevice>& devices() const noexcept { return devices_; }
+
+ private:
+  VulkanInstance();
+
+  vk::raii::Context context_;
+  vk::raii::Instance instance_{nullptr};
+  vk::raii::DebugUtilsMessengerEXT messenger_{nullptr};
+  std::vector<vk::raii::PhysicalDevice> devices_;  // in vkEnumeratePhysicalDevices order
+};
+
+/// What a physical device lacks of what gpumap needs, as "shaderInt64, bufferDeviceAddress"; empty when nothing.
+[[nodiscard]] std::string missing_features(const vk::raii::PhysicalDevice& device);
+[[nodiscard]] bool has_extension(const vk::raii::PhysicalDevice& device, const char* name);
+/// Heaps behind the memory types that are DEVICE_LOCAL and HOST_VISIBLE: the BAR window. A bit for each heap.
+[[nodiscard]] std::uint32_t window_heaps(const vk::PhysicalDeviceMemoryProperties& memory);
+/// Budget left in each heap as the driver tells it; the heap's size where it has no VK_EXT_memory_budget.
+[[nodiscard]] std::vector<std::uint64_t> heap_budgets(const vk::raii::PhysicalDevice& device, bool has_budget);
 
 class VulkanClock;
 
@@ -93,6 +125,31 @@ class VulkanContext {
   mutable StuckWork stuck_;
   mutable std::mutex retired_mutex_;
   mutable std::deque<vk::raii::Semaphore> retired_;
+};
+
+/// A timeline semaphore.
+class VulkanTimeline final : public Timeline {
+ public:
+  explicit VulkanTimeline(std::shared_ptr<GpuDevice> device);
+  ~VulkanTimeline() override { context_.retire(std::move(semaphore_)); }
+  VulkanTimeline(const VulkanTimeline&) = delete;
+  VulkanTimeline& operator=(const VulkanTimeline&) = delete;
+
+  [[nodiscard]] std::uint64_t completed() override;
+  void check() override;
+  void give_up(const Fence& end, const std::string& work) override { context_.stuck_work().note(end, work); }
+
+  [[nodiscard]] const VulkanContext& context() const noexcept { return context_; }
+  [[nodiscard]] vk::Semaphore semaphore() const noexcept { return *semaphore_; }
+  /// Block until `value` is reached, for `longest` at most; false: it is not. For destructors: never throws, and is
+  /// true once the device is lost.
+  [[nodiscard]] bool drain(std::uint64_t value, std::chrono::nanoseconds longest) noexcept;
+
+ private:
+  const std::shared_ptr<GpuDevice> device_;
+  const VulkanContext& context_;
+  vk::raii::Semaphore semaphore_{nullptr};
+  std::atomic<std::uint64_t> seen_{0};
 };
 
 }  // namespace gpumap

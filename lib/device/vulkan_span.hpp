@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "device/vulkan_device.hpp"
-#include "device/vulkan_timeline.hpp"
 #include "gpumap/gpu_span.hpp"
 #include "timing/clock_comparison.hpp"
 

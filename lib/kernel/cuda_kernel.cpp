@@ -15,7 +15,6 @@
 #include "device/resident_registry.hpp"
 #include "gpumap/error.hpp"
 #include "kernel/compile/compilers.hpp"
-#include "kernel/compile/cuda_binary.hpp"
 #include "kernel/loaded.hpp"
 #include "queue/executable.hpp"
 

@@ -8,7 +8,7 @@
 
 #include "device/vulkan_device.hpp"
 #include "gpumap/error.hpp"
-#include "kernel/compile/spirv.hpp"
+#include "kernel/compile/compilers.hpp"
 #include "kernel/grid.hpp"
 #include "kernel/loaded.hpp"
 #include "queue/executable.hpp"

@@ -12,7 +12,7 @@
 #include "device/vulkan_device.hpp"
 #include "gpumap/figured_error.hpp"
 #include "memory/gpu_mapping.hpp"
-#include "memory/vulkan_staging.hpp"
+#include "memory/vulkan_allocation.hpp"
 
 namespace gpumap {
 namespace {

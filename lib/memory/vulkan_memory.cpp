@@ -16,7 +16,6 @@
 #include "memory/cuda_import.hpp"
 #include "memory/gpu_mapping.hpp"
 #include "memory/vulkan_allocation.hpp"
-#include "memory/vulkan_staging.hpp"
 
 namespace gpumap {
 namespace {

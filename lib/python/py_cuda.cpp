@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "py_cuda.hpp"
+#include "py_objects.hpp"
 
 #include <dlfcn.h>
 

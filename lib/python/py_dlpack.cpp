@@ -7,7 +7,7 @@
 #include <new>
 
 #include "py_array.hpp"
-#include "py_cuda.hpp"
+#include "py_objects.hpp"
 
 namespace gpumap::python {
 

@@ -9,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "py_cuda.hpp"
 #include "py_objects.hpp"
 
 namespace gpumap::python {

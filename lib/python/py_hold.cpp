@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "py_cuda.hpp"
+#include "py_objects.hpp"
 #include "py_support.hpp"
 
 namespace gpumap::python {

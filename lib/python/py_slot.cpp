@@ -4,7 +4,7 @@
 #include <cstring>
 #include <new>
 
-#include "py_cuda.hpp"
+#include "py_objects.hpp"
 #include "py_ring.hpp"
 
 namespace gpumap::python {

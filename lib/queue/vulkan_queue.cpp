@@ -11,7 +11,6 @@
 
 #include "device/vulkan_device.hpp"
 #include "device/vulkan_span.hpp"
-#include "device/vulkan_timeline.hpp"
 #include "gpumap/error.hpp"
 #include "memory/gpu_mapping.hpp"
 #include "memory/vulkan_allocation.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "ring/read_fences.hpp"
+#include "ring/ring_state.hpp"
 
 #include <algorithm>
 #include <utility>

@@ -8,8 +8,6 @@
 #include <string>
 #include <string_view>
 
-#include "c/c_layout.hpp"
-#include "c/caps_text.hpp"
 #include "c/stream_messages.hpp"
 #include "gpumap/error.hpp"
 

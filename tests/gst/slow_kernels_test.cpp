@@ -10,7 +10,7 @@
 #include <future>
 #include <thread>
 
-#include "device/vulkan_timeline.hpp"
+#include "device/vulkan_device.hpp"
 #include "gpu_buffer.hpp"
 #include "gst/kernel/runner.hpp"
 #include "gst/kernel/watchdog.hpp"

@@ -13,7 +13,6 @@
 #include <string_view>
 #include <vector>
 
-#include "copy/cpu_features.hpp"
 #include "copy/store_kernel.hpp"
 #include "copy_helpers.hpp"
 #include "gpumap/copy.hpp"

@@ -5,7 +5,7 @@
 
 // Ours first: cuda.h makes macros of names that are used there.
 #include "device/cuda_api.hpp"
-#include "kernel/compile/nvrtc_api.hpp"
+#include "device/nvrtc_library.hpp"
 
 namespace gpumap::ours {
 

@@ -9,8 +9,7 @@
 
 #include "gpumap/error.hpp"
 #include "gpumap/kernel.hpp"
-#include "kernel/compile/cuda_binary.hpp"
-#include "kernel/compile/spirv.hpp"
+#include "kernel/compile/compilers.hpp"
 
 namespace gpumap {
 namespace {

@@ -14,7 +14,6 @@
 #include "gpumap/kernel.hpp"
 #include "kernel/builtin/convert_program.hpp"
 #include "kernel/compile/compilers.hpp"
-#include "kernel/compile/cuda_binary.hpp"
 #include "sanitizers.hpp"
 #include "temporary_folder.hpp"
 

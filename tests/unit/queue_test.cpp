@@ -18,7 +18,6 @@
 
 #include "device/gpu_device.hpp"
 #include "device/vulkan_device.hpp"
-#include "device/vulkan_timeline.hpp"
 #include "fake_device.hpp"
 #include "gpumap/kernel.hpp"
 #include "gpumap/kernel_launcher.hpp"

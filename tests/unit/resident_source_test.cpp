@@ -11,7 +11,6 @@
 #include "gpumap/error.hpp"
 #include "gpumap/kernel.hpp"
 #include "kernel/compile/compilers.hpp"
-#include "kernel/compile/cuda_binary.hpp"
 #include "kernel/resident/resident_source.hpp"
 #include "temporary_folder.hpp"
 

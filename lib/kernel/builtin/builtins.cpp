@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <cstring>
 
+#include "gpumap/checksum.hpp"
 #include "gpumap/kernel.hpp"
 #include "kernel/builtin/convert_program.hpp"
 #include "kernel/embedded_sources.hpp"
@@ -104,6 +107,30 @@ KernelSource source_of(const KernelText& kernel, Backend backend) {
           .name = std::string(kernel.name),
           .code = std::string(language == Language::glsl ? kernel.glsl : kernel.cuda),
           .function = {}};
+}
+
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "words are read as they lie in memory");
+
+std::uint64_t mix64(std::uint64_t x) noexcept {
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9U;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EBU;
+  return x ^ (x >> 31);
+}
+
+}  // namespace
+
+std::uint64_t checksum(std::span<const std::byte> bytes) noexcept {
+  std::uint64_t sum = mix64(bytes.size());
+  std::uint64_t step = 0;
+  for (std::size_t at = 0; at < bytes.size(); at += sizeof(std::uint64_t)) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, bytes.data() + at, std::min(sizeof word, bytes.size() - at));
+    step += 0x9E3779B97F4A7C15U;
+    sum += mix64(word + step);
+  }
+  return sum;
 }
 
 }  // namespace gpumap

@@ -4,9 +4,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "gpumap/kernel.hpp"
 #include "kernel/cache/code_cache.hpp"
@@ -47,5 +50,56 @@ struct CudaBinary {
   const auto left_out = std::count(log.begin() + static_cast<std::ptrdiff_t>(end), log.end(), '\n');
   return fmt::format("{}\n({} more lines)", log.substr(0, end), left_out);
 }
+
+/// What a SPIR-V module says of one entry point.
+struct ShaderInfo {
+  std::string function;
+  std::array<std::uint32_t, 3> threads{1, 1, 1};  ///< workgroup size
+  bool threads_from_constants = false;  ///< specialisation constants 0, 1, 2 set the size (as gpumap.glsl does)
+  std::uint64_t shared_bytes = 0;       ///< at least: without padding, and arrays whose length is not a plain constant
+};
+
+/// What a loader needs to know of a SPIR-V module.
+struct SpirvModule {
+  std::vector<ShaderInfo> shaders;          ///< its compute entry points
+  std::vector<std::uint32_t> capabilities;  ///< SpvCapability values
+  bool uses_descriptors = false;            ///< it declares buffers, images, samplers or uniforms
+  std::uint64_t push_constant_bytes = 0;    ///< end of the largest push-constant block; 2^40 where that is unknown
+};
+
+/// Validates a module by SPIRV-Tools: a driver may crash on a module that breaks the rules of SPIR-V or of Vulkan.
+/// Throws Error(compile) with the cause and the version of SPIRV-Tools.
+void check_valid_spirv(std::string_view bytes);
+
+/// Reads a module by SPIRV-Tools. The module is one that check_valid_spirv() takes or that shaderc made. Throws
+/// Error(compile).
+[[nodiscard]] SpirvModule read_spirv(std::string_view bytes);
+
+/// A module from shaderc, with the capabilities that its constants of 8 and 16 bits need. glslang declares them for
+/// arithmetic alone. The optimizer behind it folds conversions into constants and declares nothing: drivers take that,
+/// the specification and newer validation layers do not.
+[[nodiscard]] std::string with_capabilities_of_constants(std::string spirv);
+
+/// A kernel as PTX declares it.
+struct PtxEntry {
+  std::string name;
+  bool takes_frame = false;  ///< one parameter of the size of gpumap_frame
+};
+
+/// The kernels of a PTX text, in order.
+[[nodiscard]] std::vector<PtxEntry> ptx_entries(std::string_view ptx);
+
+/// Whether a function is named as C++ does, as in "blur<5>" or "filters::blur", and not as PTX does.
+[[nodiscard]] bool is_name_expression(std::string_view function);
+/// `ptx` with a line before it that says how the function that was asked for is called in it.
+[[nodiscard]] std::string with_lowered_name(std::string_view ptx, std::string_view name);
+
+/// The entry that `source` means: the one named by source.function, or the only one. Throws Error(compile) naming the
+/// candidates, or when the kernel does not take one gpumap_frame.
+[[nodiscard]] std::string choose_entry(const KernelSource& source, std::string_view ptx);
+
+/// A driver is handed a cubin's address without its length and reads as far as the headers in it say. Throws
+/// Error(compile) where that is beyond the end of `source.code`, or where it is neither a cubin nor a fatbin.
+void check_cubin(const KernelSource& source);
 
 }  // namespace gpumap

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "kernel/compile/cuda_binary.hpp"
+#include "kernel/compile/compilers.hpp"
 
 #include <elf.h>
 #include <fmt/format.h>

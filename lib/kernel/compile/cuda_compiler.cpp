@@ -18,9 +18,7 @@
 #include "device/nvrtc_library.hpp"
 #include "gpumap/error.hpp"
 #include "gpumap/result_blocks.hpp"
-#include "kernel/cache/cache_key.hpp"
-#include "kernel/compile/cuda_binary.hpp"
-#include "kernel/compile/nvrtc_api.hpp"
+#include "kernel/cache/code_cache.hpp"
 #include "kernel/embedded_sources.hpp"
 
 namespace gpumap {

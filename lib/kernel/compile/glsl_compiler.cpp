@@ -17,7 +17,6 @@
 
 #include "gpumap/error.hpp"
 #include "gpumap/file.hpp"
-#include "kernel/compile/spirv.hpp"
 #include "kernel/embedded_sources.hpp"
 
 namespace gpumap {

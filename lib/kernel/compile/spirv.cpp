@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "kernel/compile/spirv.hpp"
+#include "kernel/compile/compilers.hpp"
 
 #include <fmt/format.h>
 

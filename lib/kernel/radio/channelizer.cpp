@@ -8,7 +8,6 @@
 
 #include "gpumap/error.hpp"
 #include "kernel/radio/fft/fft.hpp"
-#include "kernel/radio/filter_design.hpp"
 #include "kernel/radio/radio_kernel.hpp"
 
 namespace gpumap {

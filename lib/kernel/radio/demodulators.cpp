@@ -15,7 +15,6 @@
 #include <numeric>
 
 #include "gpumap/error.hpp"
-#include "kernel/radio/filter_design.hpp"
 #include "kernel/radio/radio_kernel.hpp"
 
 namespace gpumap {
