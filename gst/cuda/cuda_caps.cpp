@@ -5,7 +5,7 @@
 
 #include "gst/memory/memory_caps.hpp"
 #include "gst/ptr.hpp"
-#include "gst/vulkan/vulkan_caps.hpp"
+#include "gst/vulkan/gst_vulkan_context.hpp"
 
 namespace gpumap::gst {
 

@@ -11,7 +11,7 @@
 #include <optional>
 #include <string>
 
-#include "gst/kernel/declared_caps.hpp"
+#include "gst/kernel/kernel_caps.hpp"
 
 namespace gpumap::gst {
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -13,8 +14,355 @@
 #include "gst/kernel/converted_caps.hpp"
 #include "gst/memory/memory_caps.hpp"
 #include "gst/ptr.hpp"
+#include "gst/radio/radio_metas.hpp"
 
 namespace gpumap::gst {
+
+namespace {
+
+constexpr const char* variable_names[] = {"width", "height", "rate", "channels"};
+using Values = std::vector<std::pair<std::string_view, std::uint64_t>>;
+using ParameterValues = std::vector<std::pair<std::string, std::uint64_t>>;
+
+/// What commas separate in `declared` outside quotes and brackets: its media type and its fields.
+std::vector<std::string> items_of(const std::string& declared) {
+  std::vector<std::string> items(1);
+  int depth = 0;
+  bool quoted = false;
+  for (const char c : declared) {
+    if (c == '"') quoted = !quoted;
+    if (c == '(' || c == '{' || c == '[' || c == '<') ++depth;
+    if (c == ')' || c == '}' || c == ']' || c == '>') --depth;
+    if (c == ',' && depth == 0 && !quoted) {
+      items.emplace_back();
+    } else {
+      items.back() += c;
+    }
+  }
+  return items;
+}
+
+std::string_view trimmed(std::string_view text) {
+  constexpr std::string_view blanks = " \t\r\n\f\v";
+  const std::size_t first = text.find_first_not_of(blanks);
+  return first == text.npos ? std::string_view() : text.substr(first, text.find_last_not_of(blanks) - first + 1);
+}
+
+/// A field of the output.
+struct Field {
+  std::string name;
+  std::string of;  ///< the field of the input that it is, as in rate={rate}; empty where it is none
+};
+
+/// The output's caps, taken apart.
+struct Output {
+  std::vector<std::string> items;
+  std::vector<Field> fields;  ///< of all items but the first
+
+  explicit Output(const std::string& declared) : items(items_of(declared)) {
+    for (std::size_t i = 1; i < items.size(); ++i) {
+      const std::string_view item = items[i];
+      const std::size_t equals = std::min(item.find('='), item.size());
+      const std::string_view value = equals == item.size() ? std::string_view() : trimmed(item.substr(equals + 1));
+      Field field{std::string(trimmed(item.substr(0, equals))), {}};
+      for (const char* name : variable_names) {
+        if (value.starts_with('{') && value.ends_with('}') && trimmed(value.substr(1, value.size() - 2)) == name) {
+          field.of = name;
+        }
+      }
+      fields.push_back(std::move(field));
+    }
+  }
+};
+
+/// The output's caps where some variables are known.
+struct Made {
+  Ptr<GstStructure> structure;  ///< null: no caps
+  std::vector<Field> open;      ///< those that need others, or are a choice of nothing
+
+  [[nodiscard]] const Field* find_open(std::string_view name) const {
+    const auto found = std::find_if(open.begin(), open.end(), [&](const Field& field) { return field.name == name; });
+    return found != open.end() ? &*found : nullptr;
+  }
+  [[nodiscard]] bool has(const char* name) const {
+    return gst_structure_has_field(structure.get(), name) || find_open(name) != nullptr;
+  }
+  [[nodiscard]] bool is_of_type(const GstStructure* other) const {
+    return g_strcmp0(gst_structure_get_name(structure.get()), gst_structure_get_name(other)) == 0;
+  }
+  /// Whether field `name` of `in`, of the same media type, is the output's too.
+  [[nodiscard]] bool inherits(const GstStructure* in, const char* name) const {
+    const std::string_view field(name);
+    if (has(name)) return false;
+    // These describe the input's format and size.
+    if (field == "colorimetry" || field == "chroma-site") return !has("format");
+    // A tensor has one shape: by its dimensions, or as a picture.
+    if (field == "width" || field == "height" || field == "channels" || field == "layout") return !has("dims");
+    if (field == "dims") return !has("width");
+    if (field != "channel-mask" || !has("channels")) return true;
+    // It names as many channels as there are.
+    if (const Field* left = find_open("channels")) return left->of == "channels";
+    const GValue* before = gst_structure_get_value(in, "channels");
+    const GValue* after = gst_structure_get_value(structure.get(), "channels");
+    return before != nullptr && gst_value_compare(before, after) == GST_VALUE_EQUAL;
+  }
+};
+
+bool mentions_unknown(const std::string& item, const Values& known) {
+  const std::vector<std::string_view> mentioned = variables_in(item);
+  return std::any_of(std::begin(variable_names), std::end(variable_names), [&](std::string_view name) {
+    const bool is_known =
+        std::any_of(known.begin(), known.end(), [&](const auto& value) { return value.first == name; });
+    return !is_known && std::find(mentioned.begin(), mentioned.end(), name) != mentioned.end();
+  });
+}
+
+/// Throws Error(invalid) for an expression without a value.
+Made parsed(const Output& output, const Values& known) {
+  Made made;
+  std::string text;
+  for (std::size_t i = 0; i < output.items.size(); ++i) {
+    const std::string& item = output.items[i];
+    const std::string expanded = mentions_unknown(item, known) ? std::string() : expand(item, known);
+    if (expanded.empty() || trimmed(expanded).ends_with('=')) {
+      if (i == 0) return made;  // of no media type
+      made.open.push_back(output.fields[i - 1]);
+      continue;
+    }
+    text += (text.empty() ? "" : ",") + expanded;
+  }
+  if (!g_ascii_isalpha(text[0])) return made;  // GStreamer asserts
+  gchar* end = nullptr;
+  made.structure.reset(gst_structure_from_string(text.c_str(), &end));
+  // It stops where a ';' ends the structure.
+  const std::string_view rest = trimmed(made.structure && end != nullptr ? end : "");
+  if (!rest.empty()) {
+    throw Error(ErrorCode::invalid, fmt::format("there is more behind the ';': \"{}\"; an output has one kind of caps: "
+                                                "leave the rest out, or make it a choice of values, as in "
+                                                "format={{NV12,GRAY8}}",
+                                                rest));
+  }
+  return made;
+}
+
+Values variables_of(const ParameterValues& params) {
+  return {params.begin(), params.end()};
+}
+
+/// What the output is for an input as `in`; null where an expression has no value for it.
+GstStructure* output_structure(const Output& output, const ParameterValues& params, const GstStructure* in) {
+  Values known;
+  for (const char* name : variable_names) {
+    gint value = 0;
+    if (gst_structure_get_int(in, name, &value) && value >= 0) known.emplace_back(name, value);
+  }
+  const Values of_params = variables_of(params);
+  known.insert(known.end(), of_params.begin(), of_params.end());
+  Made made;
+  try {
+    made = parsed(output, known);
+  } catch (const Error&) {
+    return nullptr;
+  }
+  if (!made.structure) return nullptr;
+  GstStructure* structure = gst_structure_copy(made.structure.get());
+  for (const Field& field : output.fields) {
+    // A range is the same range.
+    const GValue* value = field.of.empty() ? nullptr : gst_structure_get_value(in, field.of.c_str());
+    if (value != nullptr) gst_structure_set_value(structure, field.name.c_str(), value);
+  }
+  for (gint i = 0; i < gst_structure_n_fields(in); ++i) {
+    const gchar* name = gst_structure_nth_field_name(in, static_cast<guint>(i));
+    const bool goes_on =
+        made.is_of_type(in) || g_strcmp0(name, "framerate") == 0 || g_strcmp0(name, center_frequency_field) == 0;
+    if (goes_on && made.inherits(in, name)) {
+      gst_structure_set_value(structure, name, gst_structure_get_value(in, name));
+    }
+  }
+  return structure;
+}
+
+/// False where `structure` has a field `name` that is never `value`; else it is that from here on.
+bool restrict_field(GstStructure* structure, const char* name, const GValue* value) {
+  const GValue* has = gst_structure_get_value(structure, name);
+  if (has == nullptr) {
+    gst_structure_set_value(structure, name, value);
+    return true;
+  }
+  GValue both = G_VALUE_INIT;
+  if (!gst_value_intersect(&both, has, value)) return false;
+  gst_structure_take_value(structure, name, &both);
+  return true;
+}
+
+/// What of `taken`, an input that is declared, an output as `wanted` is made of; null: nothing.
+GstStructure* input_structure(const Output& output, const ParameterValues& params, const GstStructure* taken,
+                              const GstStructure* wanted) {
+  Made made;
+  try {
+    made = parsed(output, variables_of(params));
+  } catch (const Error&) {
+    return nullptr;
+  }
+  if (!made.structure || !made.is_of_type(wanted)) return nullptr;
+  Ptr<GstStructure> structure(gst_structure_copy(taken));
+  for (gint i = 0; i < gst_structure_n_fields(wanted); ++i) {
+    const gchar* name = gst_structure_nth_field_name(wanted, static_cast<guint>(i));
+    if (g_strcmp0(name, center_frequency_field) == 0) continue;  // any is taken: the band may move
+    const Field* open = made.find_open(name);
+    const bool inherited = made.is_of_type(taken) && made.inherits(taken, name);
+    if (!inherited && (open == nullptr || open->of.empty())) continue;
+    const GValue* value = gst_structure_get_value(wanted, name);
+    if (!restrict_field(structure.get(), inherited ? name : open->of.c_str(), value)) return nullptr;
+  }
+  return structure.release();
+}
+
+ParameterValues values_of(const DeclaredCaps& declared, const std::string& params) {
+  return parameter_variables(declared.params, numbers_of(declared, params), G_MAXINT);
+}
+
+/// What `structure_of` gives for each structure of `one` (transfer full), where it gives any.
+template <typename StructureOf>
+GstCaps* of_each(const GstCaps* one, StructureOf structure_of) {
+  return of_each_structure(one, [&](GstCaps* made, const GstStructure* structure, const auto*) {
+    if (GstStructure* given = structure_of(structure)) gst_caps_append_structure(made, given);
+  });
+}
+
+}  // namespace
+
+DeclaredCaps caps_of(const Declaration& declaration, bool builtin) {
+  DeclaredCaps caps{.input = declaration.input,
+                    .output = declaration.output,
+                    .converted = declaration.converted,
+                    .builtin = builtin,
+                    .tuning = declaration.tuning,
+                    .tensors = declaration.output_tensors,
+                    .tensor_group = declaration.tensor_group};
+  const std::vector<std::string_view> mentioned = variables_in(caps.output);
+  const bool mentions = std::any_of(mentioned.begin(), mentioned.end(),
+                                    [](std::string_view name) { return name.starts_with("params."); });
+  if (mentions || caps.converted || caps.tuning) caps.params = declaration.params;
+  return caps;
+}
+
+bool DeclaredCaps::operator==(const DeclaredCaps& other) const {
+  const std::vector<std::string_view> mentioned = variables_in(output);
+  const auto counts = [&](const std::string& name) {
+    return (converted && name == "crop") ||
+           std::any_of(mentioned.begin(), mentioned.end(), [whole = "params." + name](std::string_view variable) {
+             return variable == whole || variable.starts_with(whole + '[');
+           });
+  };
+  const auto same = [&](const DeclaredParameter& one, const DeclaredParameter& two) {
+    return one.name == two.name && one.values.size() == two.values.size() && (!counts(one.name) || one == two);
+  };
+  return input == other.input && output == other.output && converted == other.converted && tensors == other.tensors &&
+         tensor_group == other.tensor_group && tuning == other.tuning &&
+         std::equal(params.begin(), params.end(), other.params.begin(), other.params.end(), same);
+}
+
+std::vector<Number> numbers_of(const DeclaredCaps& declared, const std::string& params) {
+  Declaration declaration;
+  declaration.params = declared.params;
+  declaration.takes_none = true;
+  try {
+    return gpumap::numbers_of(declaration, {}, params);
+  } catch (const Error&) {
+    return gpumap::numbers_of(declaration, {}, {});
+  }
+}
+
+Tuning tuning_of(const DeclaredCaps& declared, const std::string& params) {
+  if (!declared.tuning) return {};
+  const std::vector<Number> numbers = numbers_of(declared, params);
+  const auto value_of = [&](const std::string& name) {
+    std::size_t at = 0;
+    for (const DeclaredParameter& one : declared.params) {
+      if (one.name == name) return numbers[at].value();
+      at += one.values.size();
+    }
+    return 0.0;
+  };
+  return {.shift = value_of(declared.tuning->shift), .sky = value_of(declared.tuning->sky)};
+}
+
+DeclaredCaps declared_caps(const KernelSettings& settings) {
+  try {
+    DeclaredCaps declared = caps_of(declaration_of(settings), settings.location.empty());
+    if (!settings.location.empty()) check_declared_caps(declared, settings.params);
+    return declared;
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+void check_declared_caps(const DeclaredCaps& declared, const std::string& params) {
+  if (!declared.input.empty()) {
+    const bool is_named = g_ascii_isalpha(declared.input[0]) != 0;
+    const Ptr<GstCaps> input(is_named ? gst_caps_from_string(declared.input.c_str()) : nullptr);
+    if (!input) {
+      throw Error(ErrorCode::invalid, fmt::format("input caps \"{}\" cannot be read: write them as in "
+                                                  "video/x-raw,format={{NV12,GRAY8}}",
+                                                  declared.input));
+    }
+  }
+  if (declared.output.empty()) return;
+  Values some;
+  for (const char* name : variable_names) some.emplace_back(name, 1 << 20);
+  const ParameterValues values = values_of(declared, params);
+  const Values of_params = variables_of(values);
+  some.insert(some.end(), of_params.begin(), of_params.end());
+  Made made;
+  try {
+    // Also in what a choice leaves aside today.
+    for (const std::string_view name : variables_in(declared.output)) {
+      if (name.starts_with("params.")) (void)evaluate(name, some);
+    }
+    made = parsed(Output(declared.output), some);
+  } catch (const Error& error) {
+    throw Error(ErrorCode::invalid, fmt::format("output caps \"{}\": {}", declared.output, error.what()));
+  }
+  if (!made.structure) {
+    throw Error(ErrorCode::invalid, fmt::format("output caps \"{}\" cannot be read: write them as in "
+                                                "video/x-raw,format=GRAY8,width={{width/2}},height={{height/2}}",
+                                                declared.output));
+  }
+}
+
+GstCaps* transform_declared_caps(const DeclaredCaps& declared, const std::string& params, GstPadDirection direction,
+                                 const GstCaps* caps) {
+  const bool to_output = direction == GST_PAD_SINK;
+  const bool changes = !declared.output.empty();
+  Ptr<GstCaps> taken(declared.input.empty() ? gst_caps_new_any() : gst_caps_from_string(declared.input.c_str()));
+  const Ptr<GstCaps> plain(with_feature(caps, false));
+  if (to_output || !changes) {
+    taken.reset(gst_caps_intersect_full(plain.get(), taken.get(), GST_CAPS_INTERSECT_FIRST));
+  }
+  if (changes && !gst_caps_is_any(taken.get())) {
+    const Output output(declared.output);
+    const ParameterValues values = values_of(declared, params);
+    if (to_output) {
+      taken.reset(of_each(taken.get(), [&](const GstStructure* in) {
+        GstStructure* made = output_structure(output, values, in);
+        if (made != nullptr && declared.tuning) {
+          set_center_frequency(made, tuning_of(declared, params).behind(center_frequency_of(in)));
+        }
+        return made;
+      }));
+    } else if (!gst_caps_is_any(plain.get())) {
+      const auto append_input = [&](GstCaps* made, const GstStructure* wanted, const auto*) {
+        gst_caps_append(made, of_each(taken.get(), [&](const GstStructure* input) {
+                          return input_structure(output, values, input, wanted);
+                        }));
+      };
+      taken.reset(of_each_structure(plain.get(), append_input));
+    }
+  }
+  return gst_caps_is_any(taken.get()) ? taken.release() : in_either_memory(taken.get());
+}
+
 namespace {
 
 struct Size {

@@ -3,11 +3,64 @@
 
 #include <gst/gst.h>
 
+#include <optional>
 #include <string>
+#include <vector>
 
-#include "gst/kernel/declared_caps.hpp"
+#include "gpumap/declaration.hpp"
+#include "gpumap/kernel_plan.hpp"
 
 namespace gpumap::gst {
+
+/// Caps as a kernel declares them, a built-in or one of the user's. Those of its output may have expressions of the
+/// input's width, height, rate and channels and of its parameters in braces:
+/// "video/x-raw,format=GRAY8,width={width/2}".
+struct DeclaredCaps {
+  std::string input;       ///< empty: any
+  std::string output;      ///< empty: as the input
+  bool converted = false;  ///< instead of `output`: see converted_caps.hpp
+  bool builtin = false;    ///< not of the user's
+  /// Of which `output` or a crop is made; empty where it is of none.
+  std::vector<DeclaredParameter> params;
+  std::optional<DeclaredTuning> tuning;  ///< where the band goes
+  std::vector<DeclaredTensor> tensors;   ///< that go with each frame: see kernel_caps.hpp
+  std::string tensor_group;
+  [[nodiscard]] bool empty() const noexcept { return input.empty() && output.empty() && !converted; }
+  /// The same caps come of both: initial values and limits of other parameters than those in question may differ.
+  [[nodiscard]] bool operator==(const DeclaredCaps& other) const;
+};
+[[nodiscard]] DeclaredCaps caps_of(const Declaration& declaration, bool builtin = false);
+/// What the kernel takes and gives. Reads its file; what is wrong with that is told when it is to run.
+[[nodiscard]] DeclaredCaps declared_caps(const KernelSettings& settings);
+
+/// Throws Error(invalid) where these can never be caps with the element's `params`.
+void check_declared_caps(const DeclaredCaps& declared, const std::string& params);
+
+/// The numbers of `declared.params`, in their order, as the element's `params` set them. Of a text that the kernel
+/// refuses when it starts: the initial ones.
+[[nodiscard]] std::vector<Number> numbers_of(const DeclaredCaps& declared, const std::string& params);
+
+/// Where a kernel moves the band, in hertz. A value.
+struct Tuning {
+  double shift = 0.0;
+  double sky = 0.0;  ///< 0: not said
+  /// The centre frequency behind the kernel, of that before it; empty: not known.
+  [[nodiscard]] std::optional<double> behind(std::optional<double> center) const {
+    if (sky != 0.0) return sky;
+    if (center) *center += shift;
+    return center;
+  }
+};
+/// As `params` set it.
+[[nodiscard]] Tuning tuning_of(const DeclaredCaps& declared, const std::string& params);
+
+/// The caps (transfer full) on the other side of the kernel from `caps`, which came in from `direction`; `params` are
+/// the element's. A field whose expression needs what the input leaves open stays open, and one that the output does
+/// not mention is as in the input, where both are of the same media type; of another type only the frame rate and the
+/// centre frequency are. What is asked of such fields, and of one that is the input's as in rate={rate}, is asked of
+/// the input. Each as memory:GPUMap and as system memory. `declared` has been checked, and does not convert.
+[[nodiscard]] GstCaps* transform_declared_caps(const DeclaredCaps& declared, const std::string& params,
+                                               GstPadDirection direction, const GstCaps* caps);
 
 /// The caps (transfer full) that a kernel which declares this, with the element's property `params`, gives for `caps`
 /// on its other side, in order of preference. Each comes as memory:GPUMap and as system memory.

@@ -8,7 +8,7 @@
 
 #include "gpumap/error.hpp"
 #include "gst/ptr.hpp"
-#include "gst/vulkan/vulkan_caps.hpp"
+#include "gst/vulkan/gst_vulkan_context.hpp"
 
 namespace gpumap::gst {
 

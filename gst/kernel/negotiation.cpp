@@ -11,7 +11,7 @@
 #include "gst/kernel/neighbours.hpp"
 #include "gst/memory/memory_caps.hpp"
 #include "gst/ptr.hpp"
-#include "gst/vulkan/vulkan_caps.hpp"
+#include "gst/vulkan/gst_vulkan_context.hpp"
 
 #define GST_CAT_DEFAULT gpumap_kernel_debug
 

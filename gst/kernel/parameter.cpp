@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: MIT
-#include "gst/kernel/parameter.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "gst/kernel/result.hpp"
+#include "gst/kernel/runner.hpp"
 
 #include <algorithm>
 #include <bit>

@@ -22,7 +22,7 @@
 #include "gst/memory/video_layout.hpp"
 #include "gst/ptr.hpp"
 #include "gst/radio/radio_metas.hpp"
-#include "gst/vulkan/vulkan_caps.hpp"
+#include "gst/vulkan/gst_vulkan_context.hpp"
 
 namespace gpumap::gst {
 namespace {

@@ -3,29 +3,163 @@
 
 #include <gst/gst.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "gpumap/declaration.hpp"
 #include "gpumap/kernel_launcher.hpp"
 #include "gpumap/latency.hpp"
+#include "gpumap/result_blocks.hpp"
 #include "gst/cuda/gst_cuda_memory.hpp"
-#include "gst/kernel/declared_caps.hpp"
+#include "gst/kernel/kernel_caps.hpp"
 #include "gst/kernel/kernel_cuda.hpp"
 #include "gst/kernel/kernel_tensors.hpp"
-#include "gst/kernel/kernel_times.hpp"
 #include "gst/kernel/kernel_vulkan.hpp"
 #include "gst/kernel/metas.hpp"
-#include "gst/kernel/result.hpp"
 #include "gst/memory/frame_format.hpp"
 #include "gst/ptr.hpp"
 #include "gst/stopping.hpp"
 
 namespace gpumap::gst {
+
+/// Times of what a kernel gives that does not give a frame for each frame: it begins with the first frame since the one
+/// before, and is as long as they are together. Thread safety: one thread at a time.
+class FrameTimes {
+ public:
+  void forget() { *this = {}; }
+  /// A frame went in.
+  void add(const GstBuffer* in) {
+    if (GST_CLOCK_TIME_IS_VALID(duration_) || empty_) {
+      const GstClockTime more = GST_BUFFER_DURATION(in);
+      duration_ = !GST_CLOCK_TIME_IS_VALID(more) ? GST_CLOCK_TIME_NONE : empty_ ? more : duration_ + more;
+    }
+    if (empty_) pts_ = GST_BUFFER_PTS(in);
+    discont_ = discont_ || GST_BUFFER_FLAG_IS_SET(in, GST_BUFFER_FLAG_DISCONT);
+    empty_ = false;
+  }
+  /// `out` came of those that went in since the last one.
+  void give(GstBuffer* out) {
+    GST_BUFFER_PTS(out) = pts_;
+    GST_BUFFER_DTS(out) = GST_CLOCK_TIME_NONE;
+    GST_BUFFER_DURATION(out) = duration_;
+    GST_BUFFER_OFFSET(out) = GST_BUFFER_OFFSET_END(out) = GST_BUFFER_OFFSET_NONE;  // they count other samples
+    if (discont_) GST_BUFFER_FLAG_SET(out, GST_BUFFER_FLAG_DISCONT);
+    forget();
+  }
+
+ private:
+  bool empty_ = true;
+  bool discont_ = false;
+  GstClockTime pts_ = GST_CLOCK_TIME_NONE;
+  GstClockTime duration_ = GST_CLOCK_TIME_NONE;
+};
+
+/// Whether a stream's frames follow on one another. Upstream marks a hole, or sends a gap, or samples show it: they
+/// last as long as there are, and then the next ones are due. Thread safety: one thread at a time.
+class Continuity {
+ public:
+  /// How far samples may be from where they are due: live sources have jitter. As GStreamer's audio encoders have it.
+  static constexpr GstClockTime tolerance = 40 * GST_MSECOND;
+
+  /// The first frame comes next, or one that is as good as the first.
+  void begin() noexcept { *this = {}; }
+  /// Whatever comes next follows on nothing.
+  void break_off() noexcept {
+    broken_ = true;
+    due_ = GST_CLOCK_TIME_NONE;
+    length_ = 0;
+  }
+
+  [[nodiscard]] bool breaks_at(const GstBuffer* in) const noexcept {
+    if (broken_ || GST_BUFFER_IS_DISCONT(in)) return true;
+    const GstClockTime pts = GST_BUFFER_PTS(in);
+    if (!GST_CLOCK_TIME_IS_VALID(due_) || !GST_CLOCK_TIME_IS_VALID(pts)) return false;
+    return (pts > due_ ? pts - due_ : due_ - pts) > std::max(tolerance, length_);
+  }
+
+  /// There is something before `in` that it does not follow on.
+  [[nodiscard]] bool breaks_off_at(const GstBuffer* in) const noexcept { return begun_ && breaks_at(in); }
+
+  /// A frame goes in, of so many samples at so many a second; 0: what it is of does not count its time.
+  void add(const GstBuffer* in, std::uint64_t samples, std::uint64_t rate) noexcept {
+    length_ = rate != 0 ? gst_util_uint64_scale(samples, GST_SECOND, rate) : 0;
+    const GstClockTime pts = GST_BUFFER_PTS(in);
+    const GstClockTime begins = GST_CLOCK_TIME_IS_VALID(pts) ? pts : due_;
+    due_ = rate != 0 && GST_CLOCK_TIME_IS_VALID(begins) ? begins + length_ : GST_CLOCK_TIME_NONE;
+    broken_ = false;
+    begun_ = true;
+  }
+
+ private:
+  bool begun_ = false;  ///< a frame went in
+  bool broken_ = true;
+  GstClockTime due_ = GST_CLOCK_TIME_NONE;
+  GstClockTime length_ = 0;  ///< of the last frame
+};
+
+/// What messages report of a kernel's result block.
+struct ResultRule {
+  std::string kernel;
+  std::string message;  ///< its name; empty: the usual one
+  /// By these names and types words are told in any case. Where that is empty, all of them as they are, if any is not
+  /// zero.
+  std::vector<std::pair<std::string, ResultType>> fields;
+  DeclaredAnalytics analytics;  ///< as which metas of GStreamer's own the words are told, too
+};
+
+/// What reports a kernel's results: an element message each, and custom metas. A frame that waits for its result has
+/// it in "GpumapResult". Of late results a later frame has what came meanwhile in "GpumapLateResults": `results`, an
+/// array of structures that are as the messages are.
+/// Thread safety: one thread at a time.
+class KernelResult {
+ public:
+  explicit KernelResult(bool late) : late_(late) {}
+  KernelResult(const KernelResult&) = delete;
+  KernelResult& operator=(const KernelResult&) = delete;
+  /// Told like this from here on.
+  void change(ResultRule rule) { rule_ = std::move(rule); }
+
+  /// The frame that a result is of; `bytes` that were given for it.
+  struct Of {
+    std::uint64_t bytes = 0, sequence = 0, offset = GST_BUFFER_OFFSET_NONE;
+    GstClockTime pts = GST_CLOCK_TIME_NONE;
+  };
+  /// What was launched last is of this frame.
+  void keep(const Of& of) { kept_.push_back(of); }
+  /// Of those that were kept, read what has come, in order.
+  void collect(KernelLauncher& launcher);
+  /// Put what was read since the last time into the meta of `out`.
+  void put_on(GstBuffer* out);
+  /// There is no frame that could have it: the messages tell alone.
+  void drop_found() noexcept { found_.reset(); }
+  /// Whatever was not told is dropped.
+  void forget();
+
+  /// The next message of what was read; null: no more. Transfer full.
+  [[nodiscard]] GstStructure* take_message() noexcept;
+
+ private:
+  using Words = ResultBlocks::Words;
+  void read(const Of& of, Words words);
+  void tell(GstStructure* to, const Words& words) const;
+
+  ResultRule rule_;
+  bool late_;
+  std::deque<Of> kept_;  ///< in order of frames
+  std::optional<Words> found_;
+  std::deque<Ptr<GstStructure>> messages_, for_meta_;
+};
+
+/// Take away what was found out about bytes that a kernel has changed since.
+void remove_result_meta(GstBuffer* buffer);
 
 /// In whose memory the frames of a side lie. `host`: what comes in under such caps is ours all the same.
 enum class FramesIn { host, ours, cuda, vulkan };
@@ -213,6 +347,24 @@ class KernelRunner {
   FrameTimes times_;       ///< of a program that knows what its frames give
   mutable std::mutex log_mutex_;
   std::shared_ptr<LatencyLog> log_;  ///< of the frames that are followed
+};
+
+/// Tells of a kernel that does not end. Looks now and then, in GStreamer's clock thread: the streaming thread may be
+/// waiting for that kernel, or for a frame that cannot come before it ends. The time of one frame counts, not that of
+/// those it waits behind. An error comes after `timeout_ms` and at most half as much again. Thread safety: made and
+/// destroyed by one thread.
+class Watchdog {
+ public:
+  /// `timeout_ms` 0: never looks.
+  Watchdog(GstElement* element, std::shared_ptr<KernelRunner> runner, std::uint32_t timeout_ms);
+  ~Watchdog();
+  Watchdog(const Watchdog&) = delete;
+  Watchdog& operator=(const Watchdog&) = delete;
+
+ private:
+  struct Watched;
+  std::shared_ptr<Watched> watched_;
+  GstClockID alarm_ = nullptr;
 };
 
 }  // namespace gpumap::gst

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "gst/kernel/watchdog.hpp"
+#include "gst/kernel/runner.hpp"
 
 #include <fmt/format.h>
 

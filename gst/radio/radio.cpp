@@ -4,21 +4,144 @@
 #include <fmt/format.h>
 
 #include <SoapySDR/Constants.h>
+#include <SoapySDR/Device.hpp>
 #include <SoapySDR/Errors.hpp>
+#include <SoapySDR/Modules.hpp>
+#include <SoapySDR/Registry.hpp>
 #include <algorithm>
 #include <charconv>
 #include <chrono>
 #include <cmath>
+#include <condition_variable>
 #include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
 #include <string_view>
 #include <utility>
 
 #include "gpumap/error.hpp"
 #include "gpumap/printable.hpp"
+#include "gpumap/start_thread.hpp"
 #include "gst/radio/radio_metas.hpp"
-#include "gst/radio/radio_search.hpp"
 
 namespace gpumap::gst {
+namespace {
+
+GType on_radio_lost_type() {
+  static const GType type = [] {
+    static const GEnumValue values[] = {
+        {static_cast<gint>(OnRadioLost::error), "Post an error with the driver's words", "error"},
+        {static_cast<gint>(OnRadioLost::wait), "Warn, and try to open it again until it is back", "wait"},
+        {0, nullptr, nullptr},
+    };
+    return g_enum_register_static("GstSoapySrcOnLost", values);
+  }();
+  return type;
+}
+
+}  // namespace
+
+std::vector<Property> radio_properties(PropertiesOf<RadioSettings>::Find find, void (*changed)(GObject*)) {
+  using Settings = RadioSettings;
+  const PropertiesOf<Settings> of(find);
+  const auto told = [changed](Property property) { return then(std::move(property), changed); };
+  constexpr double most = 1e12;
+  return {
+      of.text("device", "Which radio, in SoapySDR's words: driver=rtlsdr,serial=00000001; empty: the first one found",
+              &Settings::device),
+      of.text("stream-arguments", "What the driver's stream takes: WIRE=CS8", &Settings::stream_arguments),
+      of.text("channels", "Which of the radio's channels, interleaved: 0,1", &Settings::channels),
+      of.text("format",
+              "SoapySDR's name of the samples' format: CS16; empty: the native one, where downstream takes it",
+              &Settings::format),
+      of.number<guint>(
+          "buffer-samples",
+          "Samples of a buffer; 0: those of 10 ms, or fewer where downstream puts buffers together (gather)",
+          &Settings::buffer_samples, 0, 1U << 26U),
+      of.number<guint>("timeout", "Milliseconds without a sample after which the radio is lost; 0: never",
+                       &Settings::timeout_ms),
+      of.choice("on-lost", "What to do where the radio is lost while playing", &Settings::on_lost,
+                on_radio_lost_type()),
+      told(of.number<gdouble>("rate", "Samples a second; 0: as the radio has it", &Settings::rate, 0.0, most,
+                              mutable_playing)),
+      told(of.number<gdouble>("frequency", "Hertz in the middle of the band; 0: as the radio has it",
+                              &Settings::frequency, 0.0, most, mutable_playing)),
+      told(of.number<gdouble>("bandwidth", "Hertz that the radio's filter passes; 0: as the driver chooses",
+                              &Settings::bandwidth, 0.0, most, mutable_playing)),
+      told(of.number<gdouble>("frequency-correction", "Parts in a million that the radio's oscillator is off",
+                              &Settings::frequency_correction, -1e6, 1e6, mutable_playing)),
+      told(of.text("gain", "In dB (30), by name (LNA=24,VGA=16) or auto; empty: as the radio has it", &Settings::gain,
+                   mutable_playing)),
+      told(of.text("antenna", "By its name; empty: as the radio has it", &Settings::antenna, mutable_playing)),
+      told(of.text("clock-source", "Of the radio's clock: external; empty: as the radio has it",
+                   &Settings::clock_source, mutable_playing)),
+      told(of.text("time-source", "Of the radio's time: gps; empty: as the radio has it", &Settings::time_source,
+                   mutable_playing)),
+      told(of.text("device-settings", "What the driver calls settings: biastee=true,direct_samp=2",
+                   &Settings::device_settings, mutable_playing)),
+  };
+}
+
+namespace {
+
+/// Kept by each of the threads that ask: the caller may have gone.
+struct Answers {
+  std::mutex mutex;
+  std::condition_variable came;
+  std::map<std::string, SoapySDR::KwargsList> by_driver;
+};
+
+SoapySDR::KwargsList ask(SoapySDR::Kwargs wanted, const std::string& driver) {
+  wanted["driver"] = driver;
+  try {
+    return SoapySDR::Device::enumerate(wanted);
+  } catch (...) {
+    return {};  // as SoapySDR's own search has it
+  }
+}
+
+}  // namespace
+
+RadioSearch find_radios(const SoapySDR::Kwargs& wanted, std::chrono::milliseconds limit) {
+  const auto end = std::chrono::steady_clock::now() + limit;
+  SoapySDR::loadModules();
+  std::vector<std::string> drivers;
+  for (const auto& [driver, find] : SoapySDR::Registry::listFindFunctions()) {
+    const auto named = wanted.find("driver");
+    if (named == wanted.end() || named->second == driver) drivers.push_back(driver);
+  }
+  const auto answers = std::make_shared<Answers>();
+  std::size_t unasked = 0;
+  for (const std::string& driver : drivers) {
+    try {
+      start_thread("gpumap-radios", "a search for radios", [answers, driver, wanted] {
+        SoapySDR::KwargsList found = ask(wanted, driver);
+        const std::lock_guard lock(answers->mutex);
+        answers->by_driver.emplace(driver, std::move(found));
+        answers->came.notify_all();
+      }).detach();
+    } catch (const Error&) {
+      ++unasked;  // it stays silent
+    }
+  }
+  RadioSearch search;
+  std::unique_lock lock(answers->mutex);
+  answers->came.wait_until(lock, end, [&] { return answers->by_driver.size() + unasked == drivers.size(); });
+  for (const std::string& driver : drivers) {
+    const auto answer = answers->by_driver.find(driver);
+    if (answer == answers->by_driver.end()) {
+      search.silent.push_back(driver);
+      continue;
+    }
+    for (SoapySDR::Kwargs& one : answer->second) {
+      one["driver"] = driver;
+      // Red Pitaya's driver finds itself, whether or not there is a radio.
+      if (one.size() > 1) search.found.push_back(one);
+    }
+  }
+  return search;
+}
 
 namespace {
 

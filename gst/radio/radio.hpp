@@ -1,19 +1,116 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <gst/gst.h>
+
 #include <SoapySDR/Device.hpp>
+#include <SoapySDR/Types.hpp>
+#include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "gpumap/error.hpp"
+#include "gst/property_table.hpp"
 #include "gst/ptr.hpp"
-#include "gst/radio/radio_format.hpp"
-#include "gst/radio/radio_settings.hpp"
+
+GST_ELEMENT_REGISTER_DECLARE(soapysrc)
+GST_DEVICE_PROVIDER_REGISTER_DECLARE(soapydeviceprovider)
 
 namespace gpumap::gst {
+
+/// A format of SoapySDR's and what caps call it. A value.
+struct RadioFormat {
+  const char* soapy;      ///< CS16
+  const char* caps_name;  ///< of `audio/x-raw`; S12LE of `application/x-iq`
+  std::size_t bytes;      ///< of an element: I and Q together, or one real sample
+  bool complex;
+  bool packed;  ///< two samples share a byte
+};
+
+#if G_BYTE_ORDER == G_LITTLE_ENDIAN
+#define GPUMAP_RADIO_NATIVE "LE"
+#else
+#define GPUMAP_RADIO_NATIVE "BE"
+#endif
+/// SoapySDR's samples are in the byte order of the host. It has no caps for CU12, CS4 and CU4.
+inline constexpr std::array radio_formats{
+    RadioFormat{"CS8", "S8", 2, true, false},
+    RadioFormat{"CU8", "U8", 2, true, false},
+    RadioFormat{"CS12", "S12LE", 3, true, true},
+    RadioFormat{"CS16", "S16" GPUMAP_RADIO_NATIVE, 4, true, false},
+    RadioFormat{"CU16", "U16" GPUMAP_RADIO_NATIVE, 4, true, false},
+    RadioFormat{"CS32", "S32" GPUMAP_RADIO_NATIVE, 8, true, false},
+    RadioFormat{"CU32", "U32" GPUMAP_RADIO_NATIVE, 8, true, false},
+    RadioFormat{"CF32", "F32" GPUMAP_RADIO_NATIVE, 8, true, false},
+    RadioFormat{"CF64", "F64" GPUMAP_RADIO_NATIVE, 16, true, false},
+    RadioFormat{"S8", "S8", 1, false, false},
+    RadioFormat{"U8", "U8", 1, false, false},
+    RadioFormat{"S16", "S16" GPUMAP_RADIO_NATIVE, 2, false, false},
+    RadioFormat{"U16", "U16" GPUMAP_RADIO_NATIVE, 2, false, false},
+    RadioFormat{"S32", "S32" GPUMAP_RADIO_NATIVE, 4, false, false},
+    RadioFormat{"U32", "U32" GPUMAP_RADIO_NATIVE, 4, false, false},
+    RadioFormat{"F32", "F32" GPUMAP_RADIO_NATIVE, 4, false, false},
+    RadioFormat{"F64", "F64" GPUMAP_RADIO_NATIVE, 8, false, false},
+};
+#undef GPUMAP_RADIO_NATIVE
+
+/// Null: caps have no name for it.
+[[nodiscard]] constexpr const RadioFormat* find_radio_format(std::string_view soapy) noexcept {
+  const auto* const found = std::find_if(radio_formats.begin(), radio_formats.end(),
+                                         [&](const RadioFormat& one) { return one.soapy == soapy; });
+  return found != radio_formats.end() ? found : nullptr;
+}
+
+/// What soapysrc may give: of a radio that is not open yet (transfer full).
+[[nodiscard]] inline GstCaps* radio_caps() {
+  return gst_caps_from_string(
+      "audio/x-raw,format=(string){S8,U8,S16LE,S16BE,U16LE,U16BE,S32LE,S32BE,U32LE,U32BE,F32LE,F32BE,F64LE,F64BE},"
+      "layout=(string)interleaved,channels=(int)[1,64],rate=(int)[1,max];"
+      "application/x-iq,format=(string)S12LE,layout=(string)interleaved,channels=(int)[2,64],rate=(int)[1,max]");
+}
+
+enum class OnRadioLost : int { error, wait };
+
+/// What soapysrc's properties say. Of texts empty, and of numbers 0, is what the radio has without being told.
+struct RadioSettings {
+  std::string device;
+  std::string stream_arguments;
+  std::string device_settings;
+  std::string channels = "0";
+  std::string format;
+  double rate = 0.0;
+  double frequency = 0.0;
+  double bandwidth = 0.0;
+  double frequency_correction = 0.0;
+  std::string gain;
+  std::string antenna;
+  std::string clock_source;
+  std::string time_source;
+  guint buffer_samples = 0;
+  guint timeout_ms = 5000;
+  OnRadioLost on_lost = OnRadioLost::error;
+};
+
+/// Of soapysrc. `changed` is called when one was set that the radio has to be told while playing.
+[[nodiscard]] std::vector<Property> radio_properties(PropertiesOf<RadioSettings>::Find find,
+                                                     void (*changed)(GObject* element));
+
+/// How long a search may take: drivers for the network wait for answers.
+inline constexpr std::chrono::seconds radio_search_limit{5};
+
+struct RadioSearch {
+  SoapySDR::KwargsList found;       ///< what opens each, with `driver`
+  std::vector<std::string> silent;  ///< drivers that had not answered when the time was up, or that no thread could ask
+};
+
+/// The radios that match, of all drivers asked side by side. A driver that does not answer in time costs its own radios
+/// alone; its thread ends when the driver comes back.
+[[nodiscard]] RadioSearch find_radios(const SoapySDR::Kwargs& wanted, std::chrono::milliseconds limit);
 
 /// What readStream() gave.
 struct RadioRead {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <gst/gst.h>
 
-#include "gst/radio/soapysrc.hpp"
+#include "gst/radio/radio.hpp"
 
 #define PACKAGE "gpumap"
 

@@ -6,9 +6,7 @@
 
 #include "gpumap/printable.hpp"
 #include "gst/ptr.hpp"
-#include "gst/radio/radio_format.hpp"
-#include "gst/radio/radio_search.hpp"
-#include "gst/radio/soapysrc.hpp"
+#include "gst/radio/radio.hpp"
 
 namespace {
 

@@ -19,7 +19,6 @@
  *
  * Since: 0.1
  */
-#include "gst/radio/soapysrc.hpp"
 
 #include <fmt/format.h>
 #include <gst/base/gstpushsrc.h>
@@ -43,7 +42,6 @@
 #include "gst/property_table.hpp"
 #include "gst/ptr.hpp"
 #include "gst/radio/radio.hpp"
-#include "gst/radio/radio_format.hpp"
 #include "gst/radio/radio_metas.hpp"
 #include "gst/radio/sample_times.hpp"
 

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "gst/memory/video_layout.hpp"
-#include "gst/vulkan/functions.hpp"
 #include "gst/vulkan/shared_image_memory.hpp"
 
 namespace gpumap::gst {

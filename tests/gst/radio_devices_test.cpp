@@ -11,7 +11,7 @@
 #include <cstring>
 #include <fstream>
 
-#include "gst/radio/radio_search.hpp"
+#include "gst/radio/radio.hpp"
 #include "launched.hpp"
 #include "no_threads.hpp"
 #include "soapysrc_sides.hpp"

@@ -13,7 +13,6 @@
 #include "device/vulkan_device.hpp"
 #include "gpu_buffer.hpp"
 #include "gst/kernel/runner.hpp"
-#include "gst/kernel/watchdog.hpp"
 #include "gst/memory/gpumap_memory.hpp"
 #include "result_stream.hpp"
 #include "simulated_time.hpp"

@@ -8,9 +8,9 @@
 #include <cmath>
 #include <cstring>
 
+#include "gst/radio/radio.hpp"
 #include "gst/radio/radio_metas.hpp"
 #include "gst/radio/sample_times.hpp"
-#include "gst/radio/soapysrc.hpp"
 #include "soapysrc_sides.hpp"
 #include "watch.hpp"
 

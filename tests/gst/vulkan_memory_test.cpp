@@ -9,7 +9,6 @@
 #include <sstream>
 
 #include "gst/vulkan/gst_vulkan_context.hpp"
-#include "gst/vulkan/vulkan_caps.hpp"
 #include "pipeline.hpp"
 #include "pixels.hpp"
 #include "sanitizers.hpp"

@@ -20,7 +20,7 @@ GPUMAP_GST_VULKAN(OURS)
 #include <string_view>
 
 #include "compare_headers.hpp"
-#include "gst/vulkan/vulkan_caps.hpp"
+#include "gst/vulkan/gst_vulkan_context.hpp"
 
 #define OURS gpumap::gst
 namespace theirs {
