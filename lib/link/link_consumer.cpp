@@ -33,8 +33,6 @@ namespace {
 using std::chrono::milliseconds;
 using Tickets = link::TicketArithmetic<54>;
 
-constexpr milliseconds first_pause{10};
-constexpr milliseconds longest_pause{1000};
 constexpr milliseconds time_to_answer{2000};
 constexpr milliseconds cancel_interval{10};
 /// A server that ends while another one follows also refuses clients, but for less time.
@@ -258,7 +256,7 @@ std::unique_ptr<LinkConsumer> LinkConsumer::connect_on(std::shared_ptr<Device> d
   const Deadline end =
       Clock::now() + std::min<std::chrono::nanoseconds>(options.patience, std::chrono::hours(24 * 365));
   Deadline full_from = Deadline::max();
-  for (milliseconds pause = first_pause;; pause = std::min(pause * 2, longest_pause)) {
+  for (const Deadline began = Clock::now();;) {
     Reply reply = say_hello(options, hello);
     if (reply.socket) {
       options.on_full = nullptr;
@@ -282,7 +280,7 @@ std::unique_ptr<LinkConsumer> LinkConsumer::connect_on(std::shared_ptr<Device> d
     if (reply.is_full && options.on_full && now - full_from >= time_to_get_place) {
       std::exchange(options.on_full, nullptr)(reply.trouble);
     }
-    const Deadline next = now + pause;
+    const Deadline next = now + link::pause_after(now - began);
     while (Clock::now() < std::min(next, end)) {
       if (is_cancelled(options)) break;
       std::this_thread::sleep_for(std::min<Clock::duration>(std::min(next, end) - Clock::now(), cancel_interval));

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
@@ -21,6 +23,16 @@
 #include "own_process.hpp"
 
 namespace gpumap {
+
+namespace link {
+
+/// Between two tries to connect; `tried`: since the first one. A server that was away is found within an eighth of that
+/// time, and one that stays away is asked for once a second.
+[[nodiscard]] constexpr std::chrono::nanoseconds pause_after(std::chrono::nanoseconds tried) {
+  return std::clamp<std::chrono::nanoseconds>(tried / 8, std::chrono::milliseconds(10), std::chrono::seconds(1));
+}
+
+}  // namespace link
 
 /// A connection. The consumer's ring has the server's slots under the same numbers. Each slot is under a WriteLease
 /// here until the server shows a frame in it; the frame then goes through that ring. So leases and read fences are

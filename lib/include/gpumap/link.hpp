@@ -214,7 +214,7 @@ struct LinkConsumerOptions {
   LinkLeak leak = LinkLeak::oldest;
   std::vector<uid_t> allowed_users{};    ///< whose servers are believed, beside the user of this process
   std::uint64_t generation = 0;          ///< connect to this server only; 0: to any
-  std::chrono::nanoseconds patience{0};  ///< try again for this time, with growing pauses of 10 ms to 1 s
+  std::chrono::nanoseconds patience{0};  ///< try again for this time, in pauses of an eighth of it, 10 ms to 1 s
   std::chrono::nanoseconds spin{
       0};  ///< busy-poll for frames for this time before next() sleeps, 50 ms at most; else nothing is heard
   const std::atomic<bool>* cancel = nullptr;  ///< ends the tries when it becomes true
