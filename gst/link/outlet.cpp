@@ -39,6 +39,9 @@ constexpr auto longest_whole_move = 5s;
 
 guint signal_ids[2];
 
+/// Set in the thread of a server, of which there is one for each ring, while it calls handlers of signals.
+thread_local const Outlet* telling = nullptr;
+
 /// Whether both may be one client, at the servers of two rings.
 bool is_same(const LinkClient& one, const LinkClient& other) {
   return one.pid == other.pid && one.name == other.name;
@@ -229,11 +232,17 @@ void Outlet::tell(const LinkClient& client, const std::string& reason) {
     }
   }
   if (!news) return;
+  telling = this;
   if (reason.empty()) {
     g_signal_emit(sink_, signal_ids[0], 0, one.number, client.pid, client.name.c_str());
   } else {
     tell_of_gone(one, reason.c_str());
   }
+  telling = nullptr;
+}
+
+bool Outlet::runs_here() const noexcept {
+  return thread_.get_id() == std::this_thread::get_id() || telling == this || (requests_ && requests_->runs_here());
 }
 
 /// Reports the clients that have not connected again. Clients that are `here` have: the server's thread reports them,

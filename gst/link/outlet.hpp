@@ -53,8 +53,9 @@ class Outlet {
 
   /// `drained`: after EOS; queued frames and events are still sent, for at most 5 s.
   void stop(bool drained);
-  /// Whether the caller is the thread of this object, as in a handler of its messages: that one cannot end the object.
-  [[nodiscard]] bool runs_here() const noexcept { return thread_.get_id() == std::this_thread::get_id(); }
+  /// Whether the caller is a thread of this object, as in a handler of its messages and signals, or one that a client's
+  /// seek calls: these cannot end the object.
+  [[nodiscard]] bool runs_here() const noexcept;
   /// Whether EOS has not been sent because frames before it wait for a client. From any thread.
   [[nodiscard]] bool holds_back_end();
 

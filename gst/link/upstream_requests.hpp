@@ -39,6 +39,8 @@ class UpstreamRequests {
 
   /// Does not wait. False: the queue is full; `question` is unchanged and left out.
   [[nodiscard]] bool take(LinkQuestion& question);
+  /// Whether the caller is the thread of this object, which cannot end it.
+  [[nodiscard]] bool runs_here() const noexcept { return thread_.get_id() == std::this_thread::get_id(); }
 
  private:
   /// May outlive this object.

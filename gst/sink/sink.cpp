@@ -396,9 +396,11 @@ GstStateChangeReturn change_state(GstElement* element, GstStateChange transition
   SinkState& state = state_of(element);
   // As GStreamer refuses it to a streaming thread.
   if (transition == GST_STATE_CHANGE_PAUSED_TO_READY && state.outlet && state.outlet->runs_here()) {
-    GST_ERROR_OBJECT(element,
-                     "a handler of a message stops gpumapsink in the link's thread, which would wait for itself: "
-                     "stop it in another thread, as by gst_element_call_async()");
+    GST_ERROR_OBJECT(
+        element,
+        "a handler of a message, signal or seek stops gpumapsink in a thread of the link, which would wait for "
+        "itself: "
+        "stop it in another thread, as by gst_element_call_async()");
     return GST_STATE_CHANGE_FAILURE;
   }
   try {

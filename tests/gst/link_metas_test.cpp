@@ -361,6 +361,47 @@ TEST_F(LinkMetas, AHandlerThatStopsTheProducerInTheThreadOfTheLinkIsRefused) {
   producer.stop();
 }
 
+// The link has more threads than that one: those of its servers, and the one that seeks for a client.
+TEST_F(LinkMetas, SoIsOneOfASignalOrASeek) {
+  struct Stop {
+    GstElement* pipeline;
+    std::atomic<int> refused{0};
+    static void at_once(gpointer own) {
+      auto& all = *static_cast<Stop*>(own);
+      if (gst_element_set_state(all.pipeline, GST_STATE_NULL) == GST_STATE_CHANGE_FAILURE) ++all.refused;
+    }
+  };
+  for (const std::string when : {"client-connected", "client-disconnected", "seek"}) {
+    SCOPED_TRACE(when);
+    Pipeline producer(from_appsrc());
+    Stop all{producer.get()};
+    const Pad in(gst_element_get_static_pad(producer.element("sink"), "sink"));
+    if (when != "seek") {
+      g_signal_connect_swapped(producer.element("sink"), when.c_str(), G_CALLBACK(Stop::at_once), &all);
+    } else {
+      gst_pad_add_probe(
+          in.get(), GST_PAD_PROBE_TYPE_EVENT_UPSTREAM,
+          [](GstPad*, GstPadProbeInfo* info, gpointer own) {
+            if (GST_EVENT_TYPE(GST_PAD_PROBE_INFO_EVENT(info)) == GST_EVENT_SEEK) Stop::at_once(own);
+            return GST_PAD_PROBE_OK;
+          },
+          &all, nullptr);
+    }
+    start(producer);
+    push_frame(producer, 0);
+    {
+      Pipeline consumer(to_appsink());
+      start(consumer);
+      ASSERT_TRUE(eventually([&] { return clients(producer) == 1; }));
+      const Pad out(gst_element_get_static_pad(consumer.element("src"), "src"));
+      gst_pad_send_event(out.get(), gst_event_new_seek(1, GST_FORMAT_TIME, GST_SEEK_FLAG_FLUSH, GST_SEEK_TYPE_SET, 0,
+                                                       GST_SEEK_TYPE_NONE, -1));
+    }
+    EXPECT_TRUE(eventually([&] { return all.refused == 1; }));
+    producer.stop();
+  }
+}
+
 TEST_F(LinkMetas, EachPictureOfAFrameHasItsMeta) {
   Pipeline producer(from_appsrc("wait-for-connection=true"));
   start(producer);
