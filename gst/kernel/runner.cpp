@@ -160,16 +160,23 @@ void KernelRunner::set_caps(const GstCaps* in, const GstCaps* out) {
   check_picture_size(in);
   check_picture_size(out);
   check_chroma_site(declared_, in, out);
+  const gpumap_u32 rate_before = in_format_.rate();
   in_format_ = FrameFormat::from_caps(in);
   out_format_ = FrameFormat::from_caps(out);
   const gchar* tensor_id = gst_structure_get_string(gst_caps_get_structure(out, 0), "tensor-id");
   const bool by_dims = out_format_.format() == GPUMAP_FORMAT_BYTES;
   tensor_id_ = tensor_id != nullptr ? tensor_id : by_dims ? "gpumap-tensor" : "gpumap-picture";
   center_ = center_frequency_of(gst_caps_get_structure(in, 0));
-  if (declared_.tuning) launcher_->set_params(with_center(asked_params_));
+  const auto tune = [&](bool now) {
+    if (declared_.tuning && now) launcher_->set_params(with_center(asked_params_));
+  };
+  // In a wider band both centres are inside, in a narrower one the new one alone may be.
+  const bool widens = rate_before != 0 && in_format_.rate() > rate_before;
+  tune(!widens);
   const auto [rate, scale] = frame_rate_of(in);
   launcher_->set_stream(in_format_.layout(), out_format_.layout(), in_format_.color(), rate, scale,
                         out_format_.color_from_rgb());
+  tune(widens);
   in_caps_.reset(gst_caps_copy(in));
   out_caps_.reset(gst_caps_copy(out));
   begin();

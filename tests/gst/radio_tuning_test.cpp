@@ -131,6 +131,31 @@ TEST_F(Tuned, DdcFollowsAReceiverThatIsTunedElsewhere) {
   }
 }
 
+// It sees more, or less, from elsewhere: what is inside one band only is asked of that one.
+TEST_F(Tuned, DdcFollowsAReceiverThatSeesAnotherBand) {
+  struct Band {
+    double rate, center;
+  };
+  Pipeline pipeline(
+      "appsrc name=in format=time ! gpumapupload ! gpumapkernel kernel=ddc params=rate=20000,sky=100028500 ! "
+      "audio/x-raw ! appsink name=out sync=false");
+  pipeline.set_state(GST_STATE_PLAYING);
+  GstClockTime time = 0;
+  for (const Band& one : {Band{200e3, 100e6}, Band{800e3, 100.35e6}, Band{200e3, 100e6}}) {
+    const Ptr<GstCaps> caps(gst_caps_new_simple(
+        "audio/x-raw", "format", G_TYPE_STRING, "F32LE", "layout", G_TYPE_STRING, "interleaved", "channels", G_TYPE_INT,
+        2, "rate", G_TYPE_INT, static_cast<gint>(one.rate), "center-frequency", G_TYPE_DOUBLE, one.center, nullptr));
+    gst_app_src_set_caps(pipeline.appsrc(), caps.get());
+    const Data data = tone(one.rate, tone_at - one.center, static_cast<std::size_t>(one.rate / 20));
+    push(pipeline.appsrc(), new_buffer(data, time));
+    time += 50 * GST_MSECOND;
+    const Sample sample = pull(pipeline.appsink());
+    ASSERT_TRUE(sample) << one.rate << ": " << pipeline.wait();
+    EXPECT_NEAR(frequency_in(sample, 20e3), 1500.0, 0.5) << one.rate;
+    EXPECT_EQ(center_of(sample), 100.0285e6) << one.rate;
+  }
+}
+
 TEST_F(Tuned, WhatIsOutsideTheBandIsAnError) {
   (void)through("kernel=ddc params=rate=20000,sky=100200000");
   EXPECT_THAT(outcome_, HasSubstr("sky=100200000 is outside the input's band, 200000 Hz around 100000000: give"));
