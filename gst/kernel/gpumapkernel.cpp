@@ -254,6 +254,8 @@ gboolean start(GstBaseTransform* trans) {
   state.shortfall_told = false;
   state.risk_told = false;
   state.share_told = false;
+  state.refused_us = 0;
+  state.refused_untold = false;
   state.lost_one = false;
   state.dropped = state.dropped_by_kernel = 0;
   try {

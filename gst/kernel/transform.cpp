@@ -90,13 +90,19 @@ void update_params(GstBaseTransform* trans, KernelRunner& runner, GstClockTime t
   const bool set = state.params_changed && state.params_changed.exchange(false);
   const bool controlled = state.parameters.changed(time);
   const bool moved = in != nullptr && runner.follows_center(in);
-  if (!set && !controlled && !moved) return;
+  // What a control source says may be wrong at each frame: that is told once a second.
+  const auto is_due = [&state] { return g_get_monotonic_time() >= state.refused_us + G_USEC_PER_SEC; };
+  if (!set && !controlled && !moved && !(state.refused_untold && is_due())) return;
+  state.refused_untold = false;
   try {
     runner.set_params(state.parameters.over(settings_of(trans).params));
     GST_DEBUG_OBJECT(trans, "params=%s from %" GST_TIME_FORMAT " on", runner.params().c_str(), GST_TIME_ARGS(time));
     if (in != nullptr) update_center(trans, runner);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::invalid) throw;
+    state.refused_untold = !set && !is_due();
+    if (state.refused_untold) return;
+    state.refused_us = g_get_monotonic_time();
     GST_ELEMENT_WARNING(trans, LIBRARY, SETTINGS,
                         ("%s: keeping the previous parameters", message_of(error.what()).c_str()), (nullptr));
   }

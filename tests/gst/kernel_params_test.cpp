@@ -4,6 +4,7 @@
 #include <gst/controller/gstdirectcontrolbinding.h>
 #include <gst/controller/gstinterpolationcontrolsource.h>
 
+#include <chrono>
 #include <filesystem>
 #include <future>
 #include <memory>
@@ -307,6 +308,33 @@ TEST(OwnKernel, ParametersFollowAControlSource) {
     ASSERT_FALSE(data.empty());
     EXPECT_EQ(std::to_integer<int>(data[0]), percent);
   }
+  gst_object_unref(source);
+  g_object_unref(child);
+}
+
+// With each frame it says something else that is wrong: who does not read the bus is not to drown.
+TEST(OwnKernel, WhatAControlSourceSaysWrongIsToldOnceASecond) {
+  const ShaderFile file(gray("// gpumap: params gain=3 in [0,10]\n", shows_gain));
+  Own own("location=" + file.path() + " gain::value=1");
+  GObject* child = gst_child_proxy_get_child_by_name(GST_CHILD_PROXY(own.pipeline().element("kernel")), "gain");
+  GstControlSource* source = gst_interpolation_control_source_new();
+  g_object_set(source, "mode", GST_INTERPOLATION_MODE_LINEAR, nullptr);
+  gst_object_add_control_binding(GST_OBJECT_CAST(child),
+                                 gst_direct_control_binding_new_absolute(GST_OBJECT_CAST(child), "value", source));
+  auto* timed = GST_TIMED_VALUE_CONTROL_SOURCE(source);
+  EXPECT_TRUE(gst_timed_value_control_source_set(timed, 0, 0));
+  EXPECT_TRUE(gst_timed_value_control_source_set(timed, GST_SECOND, 100));
+  const auto start = std::chrono::steady_clock::now();
+  for (GstClockTime i = 0; i <= 100; ++i) ASSERT_FALSE(own.bytes(10 * GST_MSECOND * i).empty());
+  const auto seconds = (std::chrono::steady_clock::now() - start) / 1s;
+  EXPECT_EQ(own.pipeline().wait(1ms), "timeout");
+  EXPECT_GE(own.pipeline().warnings().size(), 1U);
+  EXPECT_LE(own.pipeline().warnings().size(), static_cast<std::size_t>(seconds) + 1);
+  // The last word is told, too, once it is its turn.
+  std::this_thread::sleep_for(1100ms);
+  ASSERT_FALSE(own.bytes(GST_SECOND).empty());
+  EXPECT_EQ(own.pipeline().wait(1ms), "timeout");
+  EXPECT_THAT(own.pipeline().warnings().back(), HasSubstr("100 is not from 0 to 10"));
   gst_object_unref(source);
   g_object_unref(child);
 }
