@@ -8,6 +8,8 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "builtin_reference.hpp"
 #include "gpumap/device.hpp"
@@ -70,5 +72,22 @@ class BackendTest : public ::testing::TestWithParam<Backend> {
 #else
 #define GPUMAP_ON_BACKENDS(Suite) INSTANTIATE_TEST_SUITE_P(Vulkan, Suite, ::testing::Values(Backend::vulkan))
 #endif
+
+/// A compute shader, named test.comp in messages.
+inline KernelSource glsl(std::string code) {
+  return {.language = Language::glsl, .name = "test.comp", .code = std::move(code), .function = {}};
+}
+
+/// All that a built-in launches, whether one kernel or several, but for those that are made for one size or format.
+inline std::vector<KernelSource> sources_of(const Builtin& builtin, Backend backend) {
+  if (builtin.kernels.empty()) return {source_of(builtin, backend)};
+  std::vector<KernelSource> sources;
+  for (const KernelText& kernel : builtin.kernels) sources.push_back(source_of(kernel, backend));
+  return sources;
+}
+
+/// The built-in kernels against builtin_reference.hpp: one table of cases, instantiated for each backend that a test
+/// program is about.
+class BuiltinTest : public BackendTest {};
 
 }  // namespace gpumap

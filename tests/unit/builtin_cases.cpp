@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "builtin_cases.hpp"
+#include "backend_bench.hpp"
 
 #include <cstring>
 

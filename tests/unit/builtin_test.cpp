@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The built-in kernels: compute shaders on whatever Vulkan driver there is, a software one too; on a GPU in CUDA as
 // well.
-#include "builtin_cases.hpp"
+#include "backend_bench.hpp"
 
 namespace gpumap {
 

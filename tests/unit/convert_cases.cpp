@@ -4,7 +4,7 @@
 #include <optional>
 #include <sstream>
 
-#include "builtin_cases.hpp"
+#include "backend_bench.hpp"
 #include "gpumap/color.hpp"
 #include "gpumap/error.hpp"
 #include "gpumap/program.hpp"

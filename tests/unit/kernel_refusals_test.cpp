@@ -21,9 +21,7 @@
 #include <vector>
 
 #include "backend_bench.hpp"
-#include "builtin_sources.hpp"
 #include "error_of.hpp"
-#include "glsl_source.hpp"
 #include "sanitizers.hpp"
 #include "temporary_folder.hpp"
 

@@ -10,7 +10,6 @@
 #include <span>
 
 #include "backend_bench.hpp"
-#include "glsl_source.hpp"
 #include "gpumap/error.hpp"
 
 namespace gpumap {

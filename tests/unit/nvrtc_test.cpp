@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "builtin_sources.hpp"
+#include "backend_bench.hpp"
 #include "gpumap/declaration.hpp"
 #include "gpumap/error.hpp"
 #include "gpumap/kernel.hpp"
