@@ -496,6 +496,7 @@ TEST(Glsl, WithoutAVersionThatIsWhatIsSaid) {
 
 TEST(Glsl, WithoutMemoryThatIsWhatIsSaid) {
   if (sanitized) GTEST_SKIP() << "a sanitizer's own memory is without bounds";
+  GTEST_FLAG_SET(death_test_style, "threadsafe");  // from the beginning: what was freed before would be there
   EXPECT_EXIT(compile_without_memory(), testing::ExitedWithCode(0), "no memory is left for it: raise ulimit -v");
 }
 
