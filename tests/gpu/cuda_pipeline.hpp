@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "../unit/sanitizers.hpp"
+#include "../unit/test_helpers.hpp"
 #include "gpu_pipeline.hpp"
 #include "gst/cuda/gst_cuda_memory.hpp"
 

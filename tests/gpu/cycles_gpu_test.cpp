@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <gpumap/kernel.hpp>
 
-#include "../unit/sanitizers.hpp"
+#include "../unit/test_helpers.hpp"
 #include "gpu_pipeline.hpp"
 
 namespace gpumap::gst::test {

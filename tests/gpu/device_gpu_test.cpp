@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "faulty_kernel.hpp"
-#include "never.hpp"
+#include "test_helpers.hpp"
 
 namespace gpumap {
 namespace {

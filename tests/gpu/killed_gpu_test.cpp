@@ -18,7 +18,7 @@
 #include <thread>
 #include <utility>
 
-#include "../unit/sanitizers.hpp"
+#include "../unit/test_helpers.hpp"
 #include "mode_pipeline.hpp"
 
 namespace gpumap::gst::test {

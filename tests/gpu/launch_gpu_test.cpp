@@ -15,7 +15,7 @@
 #include <string>
 #include <thread>
 #include <vector>
-#include "never.hpp"
+#include "test_helpers.hpp"
 
 namespace gpumap {
 namespace {

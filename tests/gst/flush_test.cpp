@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "monitor.hpp"
-#include "sanitizers.hpp"
+#include "test_helpers.hpp"
 #include "watch.hpp"
 
 namespace gpumap::gst::test {

@@ -12,7 +12,7 @@
 #include <filesystem>
 #include <string>
 
-#include "sanitizers.hpp"
+#include "test_helpers.hpp"
 
 namespace gpumap::gst::test {
 namespace {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "pipeline.hpp"
-#include "sanitizers.hpp"
+#include "test_helpers.hpp"
 
 namespace gpumap::gst::test {
 

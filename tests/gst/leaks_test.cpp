@@ -13,7 +13,7 @@
 #include <sstream>
 
 #include "matrix.hpp"
-#include "sanitizers.hpp"
+#include "test_helpers.hpp"
 
 namespace gpumap::gst::test {
 namespace {

@@ -14,7 +14,7 @@
 #include <utility>
 
 #include "link_sides.hpp"
-#include "no_threads.hpp"
+#include "test_helpers.hpp"
 #include "thread_names.hpp"
 
 namespace gpumap::gst::test {

@@ -12,7 +12,7 @@
 #include <random>
 #include <utility>
 
-#include "../unit/sanitizers.hpp"
+#include "../unit/test_helpers.hpp"
 #include "gpumap/checksum.hpp"
 #include "gpumap/device.hpp"
 #include "gpumap/memory.hpp"

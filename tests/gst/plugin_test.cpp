@@ -10,7 +10,7 @@
 #include "gpumap/kernel.hpp"
 #include "gst/elements.hpp"
 #include "pipeline.hpp"
-#include "sanitizers.hpp"
+#include "test_helpers.hpp"
 
 namespace gpumap::gst::test {
 namespace {

@@ -27,8 +27,8 @@
 #include "debug_log.hpp"
 #include "launched.hpp"
 #include "pipeline.hpp"
-#include "sanitizers.hpp"
 #include "temporary_folder.hpp"
+#include "test_helpers.hpp"
 
 namespace gpumap::gst::test {
 namespace {

@@ -13,9 +13,9 @@
 
 #include "gst/radio/radio.hpp"
 #include "launched.hpp"
-#include "no_threads.hpp"
 #include "soapysrc_sides.hpp"
 #include "temporary_folder.hpp"
+#include "test_helpers.hpp"
 
 namespace gpumap::gst::test {
 namespace {

@@ -9,8 +9,8 @@
 
 #include "c_helpers.hpp"
 #include "link_child.hpp"
-#include "no_threads.hpp"
 #include "temporary_folder.hpp"
+#include "test_helpers.hpp"
 
 namespace gpumap::test {
 namespace {

@@ -24,12 +24,10 @@
 #include "copy/cpu_set.hpp"
 #include "copy/helpers.hpp"
 #include "copy_helpers.hpp"
-#include "error_of.hpp"
 #include "gpumap/copy.hpp"
 #include "gpumap/start_thread.hpp"
 #include "gpumap/thread_schedule.hpp"
-#include "no_threads.hpp"
-#include "sanitizers.hpp"
+#include "test_helpers.hpp"
 #include "thread_names.hpp"
 
 namespace gpumap {

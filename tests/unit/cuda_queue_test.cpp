@@ -14,10 +14,10 @@
 #include "fake_cuda.hpp"
 #include "fake_device.hpp"
 #include "gpumap/error.hpp"
-#include "never.hpp"
 #include "open_device.hpp"
 #include "queue/queues.hpp"
 #include "span_helpers.hpp"
+#include "test_helpers.hpp"
 
 namespace gpumap {
 namespace {

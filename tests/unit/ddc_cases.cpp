@@ -9,7 +9,7 @@
 #include <numeric>
 
 #include "radio_cases.hpp"
-#include "sanitizers.hpp"
+#include "test_helpers.hpp"
 
 namespace gpumap {
 namespace {

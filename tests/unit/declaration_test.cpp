@@ -5,10 +5,10 @@
 
 #include <gmock/gmock.h>
 
-#include "error_of.hpp"
 #include "gpumap/error.hpp"
 #include "gpumap/kernel.h"
 #include "gpumap/kernel.hpp"
+#include "test_helpers.hpp"
 
 namespace gpumap {
 namespace {

@@ -8,11 +8,11 @@
 #include <limits>
 #include <random>
 
-#include "error_of.hpp"
 #include "gpumap/declaration.hpp"
 #include "gpumap/error.hpp"
 #include "gpumap/kernel.h"
 #include "gpumap/kernel.hpp"
+#include "test_helpers.hpp"
 
 namespace gpumap {
 namespace {

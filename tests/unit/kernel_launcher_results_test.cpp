@@ -10,10 +10,10 @@
 #include <thread>
 #include <vector>
 
-#include "error_of.hpp"
 #include "fake_device.hpp"
 #include "gpumap/block_pool.hpp"
 #include "launcher_bench.hpp"
+#include "test_helpers.hpp"
 
 namespace gpumap {
 namespace {

@@ -15,8 +15,8 @@
 #include <utility>
 #include <vector>
 
-#include "error_of.hpp"
 #include "launcher_bench.hpp"
+#include "test_helpers.hpp"
 
 namespace gpumap {
 namespace {

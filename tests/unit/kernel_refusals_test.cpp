@@ -21,9 +21,8 @@
 #include <vector>
 
 #include "backend_bench.hpp"
-#include "error_of.hpp"
-#include "sanitizers.hpp"
 #include "temporary_folder.hpp"
+#include "test_helpers.hpp"
 
 namespace gpumap {
 namespace {

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "gpumap/link.hpp"
-#include "sanitizers.hpp"
+#include "test_helpers.hpp"
 
 namespace gpumap::test {
 

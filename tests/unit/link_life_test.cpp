@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "link_helpers.hpp"
-#include "no_threads.hpp"
+#include "test_helpers.hpp"
 #include "thread_names.hpp"
 
 namespace gpumap {

@@ -25,8 +25,7 @@
 
 #include "link/link_consumer.hpp"
 #include "link_raw.hpp"
-#include "no_threads.hpp"
-#include "sanitizers.hpp"
+#include "test_helpers.hpp"
 
 namespace gpumap {
 namespace {

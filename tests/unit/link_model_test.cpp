@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "link/fan_out.hpp"
-#include "sanitizers.hpp"
+#include "test_helpers.hpp"
 
 // The link's own templates under a scheduler that lets one actor make one step at a time: a step is an access to a word
 // that two processes share. An actor that dies is simply never scheduled again. What is explored are the orders of

@@ -32,7 +32,7 @@
 #include "gpumap/kernel.hpp"
 #include "gpumap/queue.hpp"
 #include "link_helpers.hpp"
-#include "never.hpp"
+#include "test_helpers.hpp"
 
 namespace gpumap::test {
 

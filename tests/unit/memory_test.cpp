@@ -27,10 +27,9 @@
 #include "fake_device.hpp"
 #include "link/link_memory.hpp"
 #include "memory/gpu_mapping.hpp"
-#include "never.hpp"
 #include "open_device.hpp"
 #include "ring_helpers.hpp"
-#include "sanitizers.hpp"
+#include "test_helpers.hpp"
 
 // Memory that is not coherent, more strictly than any CPU that tests run on: what one side wrote, the other sees once
 // it was flushed, or invalidated, and not a moment before. The library's own mapping lies above it.

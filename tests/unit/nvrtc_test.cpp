@@ -14,8 +14,8 @@
 #include "gpumap/kernel.hpp"
 #include "kernel/builtin/convert_program.hpp"
 #include "kernel/compile/compilers.hpp"
-#include "sanitizers.hpp"
 #include "temporary_folder.hpp"
+#include "test_helpers.hpp"
 
 namespace gpumap {
 namespace {

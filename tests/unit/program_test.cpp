@@ -18,8 +18,8 @@
 #include "gpumap/frame_history.hpp"
 #include "gpumap/program.hpp"
 #include "gpumap/tables.hpp"
-#include "sanitizers.hpp"
 #include "temporary_folder.hpp"
+#include "test_helpers.hpp"
 
 namespace gpumap {
 namespace {

@@ -23,7 +23,7 @@
 #include "gpumap/kernel_launcher.hpp"
 #include "gpumap/program.hpp"
 #include "kernel/kernel_memory.hpp"
-#include "never.hpp"
+#include "test_helpers.hpp"
 
 namespace gpumap {
 namespace {

@@ -15,8 +15,8 @@
 
 #include "gpumap/error.hpp"
 #include "made_up_resident.hpp"
-#include "never.hpp"
 #include "queue/queues.hpp"
+#include "test_helpers.hpp"
 
 namespace gpumap {
 namespace {

@@ -13,8 +13,8 @@
 
 #include "device/resident_registry.hpp"
 #include "made_up_resident.hpp"
-#include "never.hpp"
 #include "queue/queues.hpp"
+#include "test_helpers.hpp"
 
 namespace gpumap {
 namespace {

@@ -20,7 +20,7 @@
 
 #include "ring/bell.hpp"
 #include "ring_helpers.hpp"
-#include "sanitizers.hpp"
+#include "test_helpers.hpp"
 
 namespace gpumap {
 namespace {

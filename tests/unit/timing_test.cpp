@@ -22,7 +22,7 @@
 
 #include "figures.hpp"
 #include "gpumap/latency.hpp"
-#include "no_threads.hpp"
+#include "test_helpers.hpp"
 
 namespace {
 

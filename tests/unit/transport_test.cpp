@@ -20,8 +20,7 @@
 #include "gpumap/error.hpp"
 #include "gpumap/kernel.hpp"
 #include "gpumap/ring.hpp"
-#include "never.hpp"
-#include "sanitizers.hpp"
+#include "test_helpers.hpp"
 
 namespace gpumap {
 namespace {
