@@ -54,7 +54,7 @@ TEST(KernelHeaders, OfCudaCompileAlone) {
   }
 }
 
-// A kernel of both languages that uses them as lib/kernel/HEADERS.md says.
+// A kernel of both languages that uses them as lib/kernel/README.md says.
 TEST(KernelHeaders, ReadAndWritePixels) {
   EXPECT_FALSE(compile_glsl({.language = Language::glsl,
                              .name = "pixels.comp",

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * vkgdr's interface on top of gpumap's: a program that includes this in place of vkgdr.h, and links gpumap in place of
- * vkgdr, does what it did. Calls have vkgdr's names, arguments and results. lib/c/MOVING.md says what to call instead.
+ * vkgdr, does what it did. Calls have vkgdr's names, arguments and results. lib/c/README.md says what to call instead.
  *
  * Other than vkgdr: memory may be freed after vkgdr_close(); a handle that was freed is an error and no crash; offsets
  * and sizes of flushes need no alignment. CUDA contexts have to be primary ones, as the runtime's are.
