@@ -2,15 +2,10 @@
 // Kernels that cannot be loaded: what a launch does not give, what the device lacks, what is no kernel. What is read of
 // SPIR-V, by the errors that name it.
 #include <gmock/gmock.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
-#include <exception>
 #include <filesystem>
 #include <fstream>
 #include <initializer_list>
@@ -476,27 +471,6 @@ TEST(Glsl, WithoutAVersionThatIsWhatIsSaid) {
   EXPECT_THAT(error, HasSubstr("begin it with the line #version 460"));
   EXPECT_LT(error.size(), 200U);
   EXPECT_FALSE(compile_glsl(glsl("// Mine.\n  #  version 460\n#include <gpumap.glsl>\nvoid main() {}\n")).empty());
-}
-
-/// In a process of its own, which may take 4 MiB more than it has.
-[[noreturn]] void compile_without_memory() {
-  long pages = 0;
-  std::ifstream("/proc/self/statm") >> pages;
-  const rlim_t most = static_cast<rlim_t>(pages * sysconf(_SC_PAGESIZE)) + (4U << 20U);
-  const rlimit limit{most, most};
-  setrlimit(RLIMIT_AS, &limit);
-  try {
-    static_cast<void>(compile_glsl(glsl("#version 460\n#include <gpumap.glsl>\nvoid main() {} // no memory\n")));
-  } catch (const std::exception& error) {
-    std::fputs(error.what(), stderr);
-  }
-  std::_Exit(0);
-}
-
-TEST(Glsl, WithoutMemoryThatIsWhatIsSaid) {
-  if (sanitized) GTEST_SKIP() << "a sanitizer's own memory is without bounds";
-  GTEST_FLAG_SET(death_test_style, "threadsafe");  // from the beginning: what was freed before would be there
-  EXPECT_EXIT(compile_without_memory(), testing::ExitedWithCode(0), "no memory is left for it: raise ulimit -v");
 }
 
 TEST(Glsl, LongLogsAreShortened) {
