@@ -19,7 +19,6 @@
 #include <string>
 
 #include "mode_s.hpp"
-#include "signal.hpp"
 
 namespace {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "signal.hpp"
+#include "mode_s.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "gpumap/frame_history.hpp"
+#include "gpumap/kernel_launcher.hpp"
 
 #include <algorithm>
 #include <utility>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "gpumap/kernel_reload.hpp"
+#include "gpumap/kernel_launcher.hpp"
 
 #include <fmt/format.h>
 

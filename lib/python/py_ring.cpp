@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // gpumap.Ring and gpumap.Server.
-#include "py_ring.hpp"
+#include "py_objects.hpp"
 
 #include <structmember.h>
 

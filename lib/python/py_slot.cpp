@@ -5,7 +5,6 @@
 #include <new>
 
 #include "py_objects.hpp"
-#include "py_ring.hpp"
 
 namespace gpumap::python {
 

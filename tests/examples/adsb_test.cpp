@@ -11,7 +11,6 @@
 #include <set>
 
 #include "adsb/mode_s.hpp"
-#include "adsb/signal.hpp"
 #include "example.hpp"
 
 namespace gpumap::gst::test {

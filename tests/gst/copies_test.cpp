@@ -10,7 +10,7 @@
 #include <fstream>
 
 #include "pipeline.hpp"
-#include "pixels.hpp"
+#include "test_frames.hpp"
 
 namespace gpumap::gst::test {
 namespace {

@@ -13,10 +13,10 @@
 #include <utility>
 
 #include "debug_log.hpp"
-#include "gpu_buffer.hpp"
 #include "kernel_file.hpp"
 #include "own_kernel.hpp"
 #include "pipeline.hpp"
+#include "test_frames.hpp"
 
 namespace gpumap::gst::test {
 namespace {

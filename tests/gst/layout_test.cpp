@@ -8,9 +8,8 @@
 #include <cstring>
 #include <vector>
 
-#include "gpu_buffer.hpp"
 #include "pipeline.hpp"
-#include "pixels.hpp"
+#include "test_frames.hpp"
 
 namespace gpumap::gst::test {
 namespace {

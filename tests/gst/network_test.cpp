@@ -10,7 +10,7 @@
 #include <cstdio>
 #include <functional>
 
-#include "pixels.hpp"
+#include "test_frames.hpp"
 
 namespace gpumap::gst::test {
 namespace {

@@ -12,8 +12,8 @@
 #include <optional>
 #include <tuple>
 
-#include "gpu_buffer.hpp"
 #include "pipeline.hpp"
+#include "test_frames.hpp"
 
 namespace gpumap::gst::test {
 namespace {

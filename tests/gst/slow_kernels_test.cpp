@@ -11,11 +11,11 @@
 #include <thread>
 
 #include "device/vulkan_device.hpp"
-#include "gpu_buffer.hpp"
 #include "gst/kernel/runner.hpp"
 #include "gst/memory/gpumap_memory.hpp"
 #include "result_stream.hpp"
 #include "simulated_time.hpp"
+#include "test_frames.hpp"
 
 namespace gpumap::gst::test {
 namespace {

@@ -8,10 +8,10 @@
 #include <mutex>
 #include <random>
 
-#include "gpu_buffer.hpp"
 #include "gst/channel/channel.hpp"
 #include "gst/kernel/metas.hpp"
 #include "pipeline.hpp"
+#include "test_frames.hpp"
 
 namespace gpumap::gst::test {
 namespace {

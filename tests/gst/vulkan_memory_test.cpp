@@ -12,8 +12,8 @@
 
 #include "gst/vulkan/gst_vulkan_context.hpp"
 #include "pipeline.hpp"
-#include "pixels.hpp"
 #include "temporary_folder.hpp"
+#include "test_frames.hpp"
 #include "test_helpers.hpp"
 
 namespace {

@@ -15,7 +15,7 @@
 
 #include "backend_bench.hpp"
 #include "gpumap/error.hpp"
-#include "gpumap/frame_history.hpp"
+#include "gpumap/kernel_launcher.hpp"
 #include "gpumap/program.hpp"
 #include "gpumap/tables.hpp"
 #include "temporary_folder.hpp"

@@ -16,7 +16,7 @@
 
 #include "fake_device.hpp"
 #include "gpumap/error.hpp"
-#include "gpumap/frame_history.hpp"
+#include "gpumap/kernel_launcher.hpp"
 #include "gpumap/tables.hpp"
 #include "kernel/radio/radio_kernel.hpp"
 #include "temporary_folder.hpp"

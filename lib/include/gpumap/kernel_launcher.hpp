@@ -4,9 +4,11 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <future>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -21,12 +23,11 @@
 #include "gpumap/error.hpp"
 #include "gpumap/export.hpp"
 #include "gpumap/fence.hpp"
-#include "gpumap/frame_history.hpp"
+#include "gpumap/file.hpp"
 #include "gpumap/frame_holder.hpp"
 #include "gpumap/frame_tensors.hpp"
 #include "gpumap/kernel.h"
 #include "gpumap/kernel_plan.hpp"
-#include "gpumap/kernel_reload.hpp"
 #include "gpumap/latency.hpp"
 #include "gpumap/program.hpp"
 #include "gpumap/queue.hpp"
@@ -34,6 +35,74 @@
 #include "gpumap/tables.hpp"
 
 namespace gpumap {
+
+/// The last frames of a stream, for kernels that look back. They are copies within the GPU: to hold the frames
+/// themselves would take slots from a ring whose size is the sender's, or pictures from a decoder's pool, and a stream
+/// that has too few of these stands still. All of it goes by the order of one queue: no one waits.
+/// Ownership: keeps the device open; the owner waits for the queue before it destroys this. Thread safety: one thread
+/// at a time.
+class GPUMAP_API FrameHistory {
+ public:
+  /// Of `frames`, 1 to GPUMAP_MAX_HISTORY.
+  FrameHistory(std::shared_ptr<Device> device, Backend backend, std::uint32_t frames);
+
+  /// A stream begins, or goes on behind a hole: there are none.
+  void forget() noexcept { kept_ = 0; }
+  /// Into past[] of a frame that is to be launched on.
+  void lend(gpumap_frame& frame) const;
+
+  /// Where the frame that was launched on is to be copied, on the same queue: at least `bytes`, in place of the oldest
+  /// one. Throws Error(no_memory).
+  [[nodiscard]] const std::shared_ptr<Mapping>& room(std::size_t bytes);
+  /// That was asked for: it is the last one of the past from here on, and lies there as `view` says of what began at
+  /// the address `from`.
+  void add(const gpumap_view& view, std::uint64_t from);
+
+ private:
+  struct Kept {
+    std::shared_ptr<Mapping> memory;
+    gpumap_view view{};
+  };
+  std::shared_ptr<Device> device_;
+  Backend backend_;
+  std::vector<Kept> frames_;
+  std::size_t next_ = 0;  ///< the oldest one, or none yet
+  std::size_t kept_ = 0;
+  std::vector<std::shared_ptr<Mapping>> outgrown_;  ///< what was launched may still read it
+};
+
+/// Throws Error for a plan that its runner cannot use.
+using PlanCheck = std::function<void(const KernelPlan&)>;
+
+/// Watches the file of a kernel while it runs, and compiles it again, in a thread of its own, when it has changed. What
+/// the file includes is not watched. Ownership: keeps the device open. Thread safety: one thread at a time.
+class GPUMAP_API KernelReload {
+ public:
+  /// `settings` name a file. `check` (may be empty) is called in the compiling thread, with what is to be compiled.
+  KernelReload(std::shared_ptr<Device> device, KernelSettings settings, PlanCheck check);
+  ~KernelReload();
+
+  /// What became of a change: a program, or why there is none.
+  struct News {
+    std::unique_ptr<Program> program;
+    KernelPlan plan;
+    std::unique_ptr<Tables> tables;  ///< null: the kernel has none
+    std::string problem;
+  };
+  /// Cheap enough for every frame: looks at the file ten times a second.
+  [[nodiscard]] std::optional<News> poll();
+
+ private:
+  [[nodiscard]] News compile() const;
+
+  std::shared_ptr<Device> device_;
+  KernelSettings settings_;
+  PlanCheck check_;
+  std::optional<FileStamp> compiled_;  ///< the version that runs, or that did not compile
+  std::optional<FileStamp> seen_;      ///< at the last look
+  std::chrono::steady_clock::time_point next_look_{};
+  std::future<News> compiling_;  ///< its destruction waits for the compiler
+};
 
 class OutputSize;
 class WorkMemory;
