@@ -292,9 +292,8 @@ TEST(OwnKernel, AMistakeInParamsWhilePlayingIsAWarning) {
   EXPECT_EQ(data[0], std::byte{5});
 }
 
-TEST(OwnKernel, ParametersFollowAControlSource) {
-  const ShaderFile file(gray("// gpumap: params gain=3\n", shows_gain));
-  Own own("location=" + file.path() + " gain::value=0");
+/// Binds the parameter `gain` to a control source: from 0 at the start to 100 after a second.
+void raise_gain(Own& own) {
   GObject* child = gst_child_proxy_get_child_by_name(GST_CHILD_PROXY(own.pipeline().element("kernel")), "gain");
   GstControlSource* source = gst_interpolation_control_source_new();
   g_object_set(source, "mode", GST_INTERPOLATION_MODE_LINEAR, nullptr);
@@ -303,27 +302,26 @@ TEST(OwnKernel, ParametersFollowAControlSource) {
   auto* timed = GST_TIMED_VALUE_CONTROL_SOURCE(source);
   EXPECT_TRUE(gst_timed_value_control_source_set(timed, 0, 0));
   EXPECT_TRUE(gst_timed_value_control_source_set(timed, GST_SECOND, 100));
+  gst_object_unref(source);
+  g_object_unref(child);
+}
+
+TEST(OwnKernel, ParametersFollowAControlSource) {
+  const ShaderFile file(gray("// gpumap: params gain=3\n", shows_gain));
+  Own own("location=" + file.path() + " gain::value=0");
+  raise_gain(own);
   for (const int percent : {0, 25, 50, 100}) {
     const Data data = own.bytes(10 * GST_MSECOND * static_cast<GstClockTime>(percent));
     ASSERT_FALSE(data.empty());
     EXPECT_EQ(std::to_integer<int>(data[0]), percent);
   }
-  gst_object_unref(source);
-  g_object_unref(child);
 }
 
 // With each frame it says something else that is wrong: who does not read the bus is not to drown.
 TEST(OwnKernel, WhatAControlSourceSaysWrongIsToldOnceASecond) {
   const ShaderFile file(gray("// gpumap: params gain=3 in [0,10]\n", shows_gain));
   Own own("location=" + file.path() + " gain::value=1");
-  GObject* child = gst_child_proxy_get_child_by_name(GST_CHILD_PROXY(own.pipeline().element("kernel")), "gain");
-  GstControlSource* source = gst_interpolation_control_source_new();
-  g_object_set(source, "mode", GST_INTERPOLATION_MODE_LINEAR, nullptr);
-  gst_object_add_control_binding(GST_OBJECT_CAST(child),
-                                 gst_direct_control_binding_new_absolute(GST_OBJECT_CAST(child), "value", source));
-  auto* timed = GST_TIMED_VALUE_CONTROL_SOURCE(source);
-  EXPECT_TRUE(gst_timed_value_control_source_set(timed, 0, 0));
-  EXPECT_TRUE(gst_timed_value_control_source_set(timed, GST_SECOND, 100));
+  raise_gain(own);
   const auto start = std::chrono::steady_clock::now();
   for (GstClockTime i = 0; i <= 100; ++i) ASSERT_FALSE(own.bytes(10 * GST_MSECOND * i).empty());
   const auto seconds = (std::chrono::steady_clock::now() - start) / 1s;
@@ -335,8 +333,6 @@ TEST(OwnKernel, WhatAControlSourceSaysWrongIsToldOnceASecond) {
   ASSERT_FALSE(own.bytes(GST_SECOND).empty());
   EXPECT_EQ(own.pipeline().wait(1ms), "timeout");
   EXPECT_THAT(own.pipeline().warnings().back(), HasSubstr("100 is not from 0 to 10"));
-  gst_object_unref(source);
-  g_object_unref(child);
 }
 
 // What gpumapkernel reports while it runs.
