@@ -19,7 +19,6 @@
 #include <vector>
 
 #include "gst/tools/latency/far_producer.hpp"
-#include "gst/tools/latency/gate.hpp"
 #include "gst/tools/latency/options.hpp"
 #include "gst/tools/latency/report_page.hpp"
 

@@ -19,7 +19,6 @@
 #include <vector>
 
 #include "gst/tools/latency/collector.hpp"
-#include "gst/tools/latency/gate.hpp"
 #include "gst/tools/latency/latency_elements.hpp"
 #include "gst/tools/latency/latency_producer.hpp"
 
