@@ -171,17 +171,26 @@ gboolean event(GstBaseSink* sink, GstEvent* event) {
   const bool serialized = (gst_event_type_get_flags(GST_EVENT_TYPE(event)) & GST_EVENT_TYPE_SERIALIZED) != 0;
   switch (GST_EVENT_TYPE(event)) {
     case GST_EVENT_FLUSH_START:
+      ++state.flushes;
       state.core->set_flushing(true);
       channel->flush(gst_event_ref(event));
       // Before, too: a change to PLAYING that comes in between needs a frame.
       state.frames.preroll().restart();
       base_event(sink, event);
+      --state.flushes;
       state.frames.preroll().restart();
       return TRUE;
     case GST_EVENT_FLUSH_STOP:
       channel->flush(gst_event_ref(event));
       state.core->set_flushing(false);
-      return base_event(sink, event);
+      (void)base_event(sink, event);
+      // The end of one flush is no end of another, whose thread may wait for the lock that this one has, and whose
+      // pipeline for that thread: a frame that came in between would wait for that pipeline.
+      if (state.flushes > 0) {
+        state.core->set_flushing(true);
+        base_event(sink, gst_event_new_flush_start());
+      }
+      return TRUE;
     case GST_EVENT_CAPS:
       if (!accept_caps(sink, event)) {
         gst_event_unref(event);

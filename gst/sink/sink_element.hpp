@@ -28,6 +28,7 @@ struct SinkState {
   SinkFrames frames;
   Gather gather;
   std::atomic<GThread*> reviver{nullptr};  ///< who is within a flush of this element's own
+  std::atomic<int> flushes{0};             ///< that begin: threads within a FLUSH_START
   std::atomic<guint> clients{0};
   std::atomic<bool> summary_told{false};  ///< since the start
   Alarm no_src;                           ///< no gpumapsrc has come

@@ -218,6 +218,46 @@ void flush(GstElement* src) {
   ASSERT_TRUE(gst_element_send_event(src, gst_event_new_flush_stop(TRUE)));
 }
 
+// Two threads flush, as where both pipelines seek at once. A frame between the end of one flush and the beginning of
+// the other would wait for a pipeline whose seek waits for it.
+TEST(Flush, TheEndOfOneIsNoEndOfAnother) {
+  Pipeline pipeline("appsrc ! gpumapsink name=sink  gpumapsrc name=src ! fakesink");
+  ASSERT_NE(pipeline.set_state(GST_STATE_PAUSED), GST_STATE_CHANGE_FAILURE);
+  struct Flushes {
+    [[nodiscard]] bool now() const {
+      GST_BASE_SINK_PREROLL_LOCK(sink);
+      const bool flushing = sink->flushing != 0;
+      GST_BASE_SINK_PREROLL_UNLOCK(sink);
+      return flushing;
+    }
+    GstBaseSink* sink;
+    const Pad in{gst_element_get_static_pad(GST_ELEMENT(sink), "sink")};
+    std::thread other{};
+    bool met = false;
+  } flushes{GST_BASE_SINK(pipeline.element("sink"))};
+  const Pad& in = flushes.in;
+  const Pad out(gst_element_get_static_pad(pipeline.element("src"), "src"));
+  // On the way across the pad is open, and its lock held.
+  gst_pad_add_probe(
+      out.get(), static_cast<GstPadProbeType>(GST_PAD_PROBE_TYPE_EVENT_DOWNSTREAM | GST_PAD_PROBE_TYPE_EVENT_FLUSH),
+      [](GstPad*, GstPadProbeInfo* info, gpointer own) {
+        auto& all = *static_cast<Flushes*>(own);
+        if (GST_EVENT_TYPE(GST_PAD_PROBE_INFO_EVENT(info)) == GST_EVENT_FLUSH_STOP && !std::exchange(all.met, true)) {
+          all.other = std::thread([&] { EXPECT_TRUE(gst_pad_send_event(all.in.get(), gst_event_new_flush_start())); });
+          EXPECT_TRUE(eventually([&] { return all.now(); }));
+        }
+        return GST_PAD_PROBE_DROP;
+      },
+      &flushes, nullptr);
+  GST_PAD_STREAM_LOCK(in.get());  // as FLUSH_STOP does: the other one does not go on before the look at it
+  EXPECT_TRUE(gst_pad_send_event(in.get(), gst_event_new_flush_stop(TRUE)));
+  EXPECT_TRUE(flushes.now());
+  GST_PAD_STREAM_UNLOCK(in.get());
+  flushes.other.join();
+  EXPECT_TRUE(gst_pad_send_event(in.get(), gst_event_new_flush_stop(TRUE)));
+  EXPECT_FALSE(flushes.now());
+}
+
 // The sink's stream goes on, so nobody but the gpumapsrc can say its segment again.
 TEST(Flush, OfTheSrcAloneKeepsTheSegment) {
   Monitor monitor;
