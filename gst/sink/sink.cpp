@@ -407,8 +407,7 @@ GstStateChangeReturn change_state(GstElement* element, GstStateChange transition
   if (transition == GST_STATE_CHANGE_PAUSED_TO_READY && state.outlet && state.outlet->runs_here()) {
     GST_ERROR_OBJECT(
         element,
-        "a handler of a message, signal or seek stops gpumapsink in a thread of the link, which would wait for "
-        "itself: "
+        "a handler of a message, signal or seek stops gpumapsink in a thread of the link, which would wait for itself: "
         "stop it in another thread, as by gst_element_call_async()");
     return GST_STATE_CHANGE_FAILURE;
   }
