@@ -394,10 +394,15 @@ TEST_F(LinkMetas, SoIsOneOfASignalOrASeek) {
       start(consumer);
       ASSERT_TRUE(eventually([&] { return clients(producer) == 1; }));
       const Pad out(gst_element_get_static_pad(consumer.element("src"), "src"));
-      gst_pad_send_event(out.get(), gst_event_new_seek(1, GST_FORMAT_TIME, GST_SEEK_FLAG_FLUSH, GST_SEEK_TYPE_SET, 0,
-                                                       GST_SEEK_TYPE_NONE, -1));
+      // It may be connected, and not yet hand on what goes upstream.
+      const auto is_refused = [&] {
+        gst_pad_send_event(out.get(), gst_event_new_seek(1, GST_FORMAT_TIME, GST_SEEK_FLAG_FLUSH, GST_SEEK_TYPE_SET, 0,
+                                                         GST_SEEK_TYPE_NONE, -1));
+        return all.refused > 0;
+      };
+      EXPECT_TRUE(when != "seek" || eventually(is_refused));
     }
-    EXPECT_TRUE(eventually([&] { return all.refused == 1; }));
+    EXPECT_TRUE(eventually([&] { return all.refused > 0; }));
     producer.stop();
   }
 }
