@@ -90,7 +90,7 @@ void update_params(GstBaseTransform* trans, KernelRunner& runner, GstClockTime t
   const bool set = state.params_changed && state.params_changed.exchange(false);
   const bool controlled = state.parameters.changed(time);
   const bool moved = in != nullptr && runner.follows_center(in);
-  // What a control source says may be wrong at each frame: that is told once a second.
+  // A control source may be wrong at each frame: it is warned of once a second.
   const auto is_due = [&state] { return g_get_monotonic_time() >= state.refused_us + G_USEC_PER_SEC; };
   if (!set && !controlled && !moved && !(state.refused_untold && is_due())) return;
   state.refused_untold = false;

@@ -162,7 +162,7 @@ class Producer {
  public:
   Producer(const Options& options, Shared& shared) : options_(options), shared_(shared) {}
   int run() {
-    // shmsink would make another path where a dead one's socket is left. gpumapsink clears it away by itself.
+    // shmsink makes another path where the socket of a dead one is left; gpumapsink takes that away.
     const std::string socket = options_.folder + "/s";
     const Pair& pair = pairs[options_.pair];
     if (!std::string_view(pair.name).starts_with("gpumap")) std::filesystem::remove(socket);
