@@ -81,6 +81,7 @@ struct KernelState {
   bool share_told = false;                          ///< likewise
   gint64 refused_us = 0;                            ///< when parameters were refused, and told. The streaming thread's
   bool refused_untold = false;                      ///< and since then, untold. Likewise
+  std::string proposal_refused;                     ///< why the last caps do not go with new parameters. Likewise
   std::atomic<std::uint64_t> dropped{0};            ///< since the start, for being too short
   std::atomic<std::uint64_t> dropped_by_kernel{0};  ///< since the start
   bool lost_one = false;                            ///< the last frame reached nobody. The streaming thread's

@@ -23,7 +23,7 @@ namespace {
 KernelSettings settings_in_force(gpointer kernel, const KernelRunner* runner) {
   KernelSettings settings = runner != nullptr ? runner->settings() : settings_of(kernel);
   try {
-    settings.params = runner != nullptr ? runner->params() : state_of(kernel).parameters.over(settings.params);
+    settings.params = runner != nullptr ? runner->params_for_caps() : state_of(kernel).parameters.over(settings.params);
   } catch (const std::exception&) {
     settings.params.clear();  // said where the kernel starts
   }
@@ -102,6 +102,12 @@ gboolean set_caps(GstBaseTransform* trans, GstCaps* in, GstCaps* out) {
       gst_element_post_message(GST_ELEMENT_CAST(trans), gst_message_new_latency(GST_OBJECT_CAST(trans)));
     }
   } catch (const std::exception& error) {
+    // With the parameters that are in force they may do.
+    if (const auto* refusal = dynamic_cast<const Error*>(&error);
+        refusal != nullptr && refusal->code() == ErrorCode::invalid && runner->has_proposed()) {
+      state_of(trans).proposal_refused = error.what();
+      return FALSE;
+    }
     post_error_once(GST_ELEMENT_CAST(trans), error);
     state_of(trans).caps_refused = true;
     return FALSE;

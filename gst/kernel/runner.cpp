@@ -101,6 +101,29 @@ void KernelRunner::set_params(const std::string& params) {
   follow_params();
 }
 
+bool KernelRunner::propose_params(const std::string& params) {
+  if (params == asked_params_) return false;
+  static_cast<void>(gpumap::numbers_of(launcher_->declaration(), name(), params));
+  const std::lock_guard lock(proposed_mutex_);
+  proposed_ = params;
+  return true;
+}
+
+std::optional<std::string> KernelRunner::proposed_params() const {
+  const std::lock_guard lock(proposed_mutex_);
+  return proposed_;
+}
+
+std::optional<std::string> KernelRunner::take_proposed() {
+  const std::lock_guard lock(proposed_mutex_);
+  return std::exchange(proposed_, std::nullopt);
+}
+
+std::string KernelRunner::params_for_caps() const {
+  const std::optional<std::string> proposed = proposed_params();
+  return proposed ? *proposed : params();
+}
+
 bool KernelRunner::follows_center(GstBuffer* in) {
   if (!declared_.tuning) return false;
   const std::optional<double> told = radio_of(in).center_frequency;
@@ -160,23 +183,21 @@ void KernelRunner::set_caps(const GstCaps* in, const GstCaps* out) {
   check_picture_size(in);
   check_picture_size(out);
   check_chroma_site(declared_, in, out);
-  const gpumap_u32 rate_before = in_format_.rate();
   in_format_ = FrameFormat::from_caps(in);
   out_format_ = FrameFormat::from_caps(out);
   const gchar* tensor_id = gst_structure_get_string(gst_caps_get_structure(out, 0), "tensor-id");
   const bool by_dims = out_format_.format() == GPUMAP_FORMAT_BYTES;
   tensor_id_ = tensor_id != nullptr ? tensor_id : by_dims ? "gpumap-tensor" : "gpumap-picture";
   center_ = center_frequency_of(gst_caps_get_structure(in, 0));
-  const auto tune = [&](bool now) {
-    if (declared_.tuning && now) launcher_->set_params(with_center(asked_params_));
-  };
-  // In a wider band both centres are inside, in a narrower one the new one alone may be.
-  const bool widens = rate_before != 0 && in_format_.rate() > rate_before;
-  tune(!widens);
+  const std::optional<std::string> proposed = proposed_params();
+  const std::string asked = proposed.value_or(asked_params_);
+  std::optional<std::string> params;
+  if (proposed || declared_.tuning) params = with_center(asked);
   const auto [rate, scale] = frame_rate_of(in);
   launcher_->set_stream(in_format_.layout(), out_format_.layout(), in_format_.color(), rate, scale,
-                        out_format_.color_from_rgb());
-  tune(widens);
+                        out_format_.color_from_rgb(), params);
+  asked_params_ = asked;
+  static_cast<void>(take_proposed());
   in_caps_.reset(gst_caps_copy(in));
   out_caps_.reset(gst_caps_copy(out));
   begin();

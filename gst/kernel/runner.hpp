@@ -202,10 +202,18 @@ class KernelRunner {
   [[nodiscard]] std::string cuda_obstacle() const { return gpumap::gst::cuda_obstacle(device(), launcher_->backend()); }
   [[nodiscard]] const Device& device() const noexcept { return launcher_->device(); }  ///< from any thread
   void set_params(const std::string& params);  ///< throws Error(invalid), and then leaves them as they were
+  /// For the stream that the next set_caps() begins, which agree on them. False: they are in force already. Throws
+  /// Error(invalid) for what no stream can take.
+  [[nodiscard]] bool propose_params(const std::string& params);
+  /// What was proposed and set_caps() has not taken, which is then proposed no longer.
+  [[nodiscard]] std::optional<std::string> take_proposed();
+  [[nodiscard]] bool has_proposed() const { return proposed_params().has_value(); }
   /// The samples of `in` may have another centre frequency than those before: true where the parameters are to be set
   /// again for it.
   [[nodiscard]] bool follows_center(GstBuffer* in);
   [[nodiscard]] std::string params() const { return launcher_->params(); }  ///< in force; from any thread
+  /// What caps agree on: those that are proposed, else those in force. From any thread.
+  [[nodiscard]] std::string params_for_caps() const;
   /// As KernelLauncher::reload(), and the next.
   [[nodiscard]] std::optional<std::string> reload();
   [[nodiscard]] std::string refresh_tables() { return launcher_->refresh_tables(); }
@@ -295,6 +303,7 @@ class KernelRunner {
     CudaFrame cuda;  ///< that the kernel is to fill; empty in memory of ours, and where the input goes on
   };
   [[nodiscard]] ResultRule result_rule() const;
+  [[nodiscard]] std::optional<std::string> proposed_params() const;
   void follow_params();
   [[nodiscard]] std::string with_center(const std::string& params) const;
   [[nodiscard]] bool says_center(const std::string& params) const;
@@ -340,8 +349,10 @@ class KernelRunner {
   Continuity continuity_;
   std::shared_ptr<const Giver> giver_;
   std::atomic<GstClockTime> latency_ns_{0};
-  std::string asked_params_;      ///< as they were set, without the centre frequency
-  std::optional<double> center_;  ///< of the input's band, as caps or the last buffer that says it tell; Hz
+  std::string asked_params_;  ///< as they were set, without the centre frequency
+  mutable std::mutex proposed_mutex_;
+  std::optional<std::string> proposed_;  ///< likewise, for the caps that come next
+  std::optional<double> center_;         ///< of the input's band, as caps or the last buffer that says it tell; Hz
   Tuning tuning_;
   Ptr<GstBuffer> untold_;  ///< has annotations of frames that gave nothing yet; null: none
   FrameTimes times_;       ///< of a program that knows what its frames give

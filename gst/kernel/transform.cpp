@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // gpumapkernel takes buffers and events.
 #include <atomic>
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -83,13 +84,24 @@ void update_center(GstBaseTransform* trans, const KernelRunner& runner) {
   }
 }
 
-/// Parameters that were set or are controlled, from stream time `time` on, and what of them hangs on `in`, where that
-/// is not null. After a mistake the previous ones hold.
+void tell_refused(GstBaseTransform* trans, const std::string& why) {
+  state_of(trans).refused_us = g_get_monotonic_time();
+  GST_ELEMENT_WARNING(trans, LIBRARY, SETTINGS, ("%s: keeping the previous parameters", message_of(why).c_str()),
+                      (nullptr));
+}
+
+/// What follows a flush takes caps again, and gets them.
+bool is_flushing(const GstBaseTransform* trans) {
+  return GST_PAD_IS_FLUSHING(trans->sinkpad) || GST_PAD_IS_FLUSHING(trans->srcpad);
+}
+
+/// Parameters that were set or are controlled, from stream time `time` on, and what of them hangs on `in`. After a
+/// mistake the previous ones hold.
 void update_params(GstBaseTransform* trans, KernelRunner& runner, GstClockTime time, GstBuffer* in) {
   KernelState& state = state_of(trans);
   const bool set = state.params_changed && state.params_changed.exchange(false);
   const bool controlled = state.parameters.changed(time);
-  const bool moved = in != nullptr && runner.follows_center(in);
+  const bool moved = runner.follows_center(in);
   // A control source may be wrong at each frame: it is warned of once a second.
   const auto is_due = [&state] { return g_get_monotonic_time() >= state.refused_us + G_USEC_PER_SEC; };
   if (!set && !controlled && !moved && !(state.refused_untold && is_due())) return;
@@ -97,15 +109,48 @@ void update_params(GstBaseTransform* trans, KernelRunner& runner, GstClockTime t
   try {
     runner.set_params(state.parameters.over(settings_of(trans).params));
     GST_DEBUG_OBJECT(trans, "params=%s from %" GST_TIME_FORMAT " on", runner.params().c_str(), GST_TIME_ARGS(time));
-    if (in != nullptr) update_center(trans, runner);
+    update_center(trans, runner);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::invalid) throw;
     state.refused_untold = !set && !is_due();
     if (state.refused_untold) return;
-    state.refused_us = g_get_monotonic_time();
-    GST_ELEMENT_WARNING(trans, LIBRARY, SETTINGS,
-                        ("%s: keeping the previous parameters", message_of(error.what()).c_str()), (nullptr));
+    tell_refused(trans, error.what());
   }
+}
+
+/// Parameters that were set before caps are for the stream that these begin, and the caps that come out may hang on
+/// them: `take` (which has the event's reference) is tried with them, then with those in force.
+gboolean take_caps(GstBaseTransform* trans, KernelRunner& runner, GstEvent* event,
+                   const std::function<gboolean(GstEvent*)>& take) {
+  KernelState& state = state_of(trans);
+  bool proposed = false;
+  const bool set = state.params_changed && state.params_changed.exchange(false);
+  if (state.parameters.changed(GST_CLOCK_TIME_NONE) || set) {
+    try {
+      proposed = runner.propose_params(state.parameters.over(settings_of(trans).params));
+    } catch (const Error& error) {
+      tell_refused(trans, error.what());
+    }
+  }
+  if (!proposed) return take(event);
+  state.proposal_refused.clear();
+  const Ptr<GstEvent> again(gst_event_ref(event));
+  const gboolean taken = take(event);
+  if (!runner.take_proposed()) {
+    GST_DEBUG_OBJECT(trans, "params=%s from these caps on", runner.params().c_str());
+    return taken;
+  }
+  if (taken != 0 || is_flushing(trans)) {
+    // The same caps, or none yet: the next frame takes them.
+    state.params_changed = true;
+    return taken;
+  }
+  const gboolean taken_with_previous = take(gst_event_ref(again.get()));
+  if (taken_with_previous != 0) {
+    tell_refused(trans, !state.proposal_refused.empty() ? state.proposal_refused
+                                                        : "what follows takes no caps that go with the new parameters");
+  }
+  return taken_with_previous;
 }
 
 [[nodiscard]] GstClockTime stream_time_of(const GstBaseTransform* trans, const GstBuffer* in) {
@@ -254,13 +299,10 @@ gboolean sink_event(GstBaseTransform* trans, GstEvent* event) {
   if (GST_EVENT_TYPE(event) == GST_EVENT_CAPS) {
     gst_event_parse_caps(event, &caps);
     gst_caps_ref(caps);
-    // The caps that come out may hang on them.
-    if (runner) telling(trans, [&] { update_params(trans, *runner, GST_CLOCK_TIME_NONE, nullptr); });
   }
-  const gboolean taken = kernel_parent_class()->sink_event(trans, event);
-  // What follows a flush takes caps again, and gets them.
-  const bool flushing = GST_PAD_IS_FLUSHING(trans->sinkpad) || GST_PAD_IS_FLUSHING(trans->srcpad);
-  const bool refused = caps != nullptr && taken == 0 && !flushing;
+  const auto take = [trans](GstEvent* given) { return kernel_parent_class()->sink_event(trans, given); };
+  const gboolean taken = caps != nullptr && runner ? take_caps(trans, *runner, event, take) : take(event);
+  const bool refused = caps != nullptr && taken == 0 && !is_flushing(trans);
   if (refused && runner && !std::exchange(state_of(trans).caps_refused, true)) {
     post_refusal(trans, *runner, caps);
   }

@@ -188,6 +188,10 @@ void KernelLauncher::adopt(KernelPlan plan, std::unique_ptr<Program> program, st
 
 void KernelLauncher::set_params(const std::string& params) {
   program_->set_params(params);
+  note_params(params);
+}
+
+void KernelLauncher::note_params(const std::string& params) {
   const std::lock_guard lock(mutex_);
   params_ = params;
   size_->set_params(declaration_, params_);
@@ -260,8 +264,8 @@ std::string KernelLauncher::refresh_tables() {
 }
 
 void KernelLauncher::set_stream(const FrameLayout& in, const FrameLayout& out, const gpumap_color& color,
-                                std::uint32_t frame_rate, std::uint32_t frame_rate_scale,
-                                const gpumap_color& out_color) {
+                                std::uint32_t frame_rate, std::uint32_t frame_rate_scale, const gpumap_color& out_color,
+                                const std::optional<std::string>& params) {
   in_ = in;
   out_ = out;
   sized_ = {};
@@ -277,12 +281,23 @@ void KernelLauncher::set_stream(const FrameLayout& in, const FrameLayout& out, c
     if (*pool) (*pool)->begin();
   }
   realign();
-  begin();
+  if (!params) {
+    begin();
+    return;
+  }
+  forget();
+  program_->begin_with(*params, in.view, out.view);
+  note_params(*params);
+}
+
+/// But for what the program keeps.
+void KernelLauncher::forget() {
+  if (history_) history_->forget();
+  if (tensors_ && in_) tensors_->begin(in_->view);
 }
 
 void KernelLauncher::begin() {
-  if (history_) history_->forget();
-  if (tensors_ && in_) tensors_->begin(in_->view);
+  forget();
   if (in_) program_->begin(in_->view, out_->view);
 }
 

@@ -292,6 +292,116 @@ TEST(OwnKernel, AMistakeInParamsWhilePlayingIsAWarning) {
   EXPECT_EQ(data[0], std::byte{5});
 }
 
+/// Gives a kernel other parameters, and then a frame under other caps, which they are for.
+class ParamsBeforeCaps : public testing::Test {
+ protected:
+  explicit ParamsBeforeCaps(const std::string& kernel)
+      : pipeline_("appsrc name=in format=time ! gpumapupload ! gpumapkernel name=kernel " + kernel +
+                  " ! appsink name=out sync=false") {}
+  void SetUp() override { ASSERT_NE(pipeline_.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE); }
+  Sample run(const std::string& params, const std::string& caps, const Data& data) {
+    g_object_set(pipeline_.element("kernel"), "params", params.c_str(), nullptr);
+    gst_app_src_set_caps(pipeline_.appsrc(), new_caps(caps).get());
+    EXPECT_TRUE(push(pipeline_.appsrc(), new_buffer(data)));
+    Sample sample = pull(pipeline_.appsink());
+    EXPECT_NE(sample, nullptr) << pipeline_.wait(1ms);
+    return sample;
+  }
+  [[nodiscard]] std::size_t warnings() {
+    EXPECT_EQ(pipeline_.wait(1ms), "timeout");
+    return pipeline_.warnings().size();
+  }
+  Pipeline pipeline_;
+};
+
+class CropBeforeCaps : public ParamsBeforeCaps {
+ protected:
+  CropBeforeCaps() : ParamsBeforeCaps("kernel=convert ! video/x-raw,format=RGBA") {}
+  static std::string caps(std::size_t width, std::size_t height) {
+    return "video/x-raw,format=RGBA,framerate=30/1,width=" + std::to_string(width) +
+           ",height=" + std::to_string(height);
+  }
+  /// Opaque.
+  static Data picture(std::size_t width, std::size_t height, std::uint64_t seed) {
+    Data data = random_data(4 * width * height, seed);
+    for (std::size_t i = 3; i < data.size(); i += 4) data[i] = std::byte{0xFF};
+    return data;
+  }
+  /// Whether of `data`, a picture `width` pixels wide, the part at (x, y) is `sample`.
+  static void expect_part(const Sample& sample, const Data& data, std::size_t width, std::size_t x, std::size_t y,
+                          std::size_t part_width, std::size_t part_height) {
+    ASSERT_NE(sample, nullptr);
+    Data part;
+    for (std::size_t row = y; row < y + part_height; ++row) {
+      const auto begin = data.begin() + static_cast<std::ptrdiff_t>(4 * (row * width + x));
+      part.insert(part.end(), begin, begin + static_cast<std::ptrdiff_t>(4 * part_width));
+    }
+    EXPECT_EQ(data_of(gst_sample_get_buffer(sample.get())), part);
+  }
+};
+
+TEST_F(CropBeforeCaps, IsOfThePicturesThatTheseBegin) {
+  const Data small = picture(61, 47, 1), large = picture(321, 239, 2);
+  expect_part(run("", caps(61, 47), small), small, 61, 0, 0, 61, 47);
+  expect_part(run("crop=[70,200,23,31]", caps(321, 239), large), large, 321, 70, 200, 23, 31);
+  // And back, where the one before would not go with them.
+  expect_part(run("crop=[7,3,21,0]", caps(61, 47), small), small, 61, 7, 3, 21, 44);
+  EXPECT_EQ(warnings(), 0U);
+}
+
+TEST_F(CropBeforeCaps, LeavesTheOneBeforeWhereItDoesNotGoWithThem) {
+  const Data small = picture(61, 47, 1), large = picture(321, 239, 2);
+  expect_part(run("crop=[5,6,7,8]", caps(61, 47), small), small, 61, 5, 6, 7, 8);
+  expect_part(run("crop=[400,0,0,0]", caps(321, 239), large), large, 321, 5, 6, 7, 8);
+  ASSERT_EQ(warnings(), 1U);
+  EXPECT_THAT(pipeline_.warnings()[0], HasSubstr("outside the picture of 321"));
+  expect_part(run("corp=[1,2,3,4]", caps(61, 47), small), small, 61, 5, 6, 7, 8);
+  ASSERT_EQ(warnings(), 2U);
+  expect_part(run("crop=[1,2,3,4]", caps(321, 239), large), large, 321, 1, 2, 3, 4);
+  EXPECT_EQ(warnings(), 2U);
+}
+
+class RateBeforeCaps : public ParamsBeforeCaps {
+ protected:
+  explicit RateBeforeCaps(const std::string& kernel) : ParamsBeforeCaps(kernel) {}
+  int rate_of(const std::string& params, int in_rate) {
+    const std::string caps = "audio/x-raw,format=F32LE,layout=interleaved,channels=2,channel-mask=(bitmask)3,rate=";
+    // Halves of numbers below 2: no NaN among them.
+    Data data = random_data(8 * 4001, static_cast<std::uint64_t>(in_rate));
+    for (std::size_t i = 3; i < data.size(); i += 4) data[i] &= std::byte{0x3F};
+    const Sample sample = run(params, caps + std::to_string(in_rate), data);
+    int rate = 0;
+    if (sample) gst_structure_get_int(gst_caps_get_structure(gst_sample_get_caps(sample.get()), 0), "rate", &rate);
+    return rate;
+  }
+};
+
+class DdcBeforeCaps : public RateBeforeCaps {
+ protected:
+  DdcBeforeCaps() : RateBeforeCaps("kernel=ddc") {}
+};
+
+TEST_F(DdcBeforeCaps, GivesAnotherRate) {
+  EXPECT_EQ(rate_of("rate=10000", 100000), 10000);
+  EXPECT_EQ(rate_of("rate=25000,frequency=90000", 200000), 25000);
+  EXPECT_EQ(rate_of("rate=5000,frequency=-20000", 50000), 5000);
+  EXPECT_EQ(warnings(), 0U);
+  EXPECT_EQ(rate_of("rate=8000,frequency=90000", 64000), 5000);
+  EXPECT_EQ(warnings(), 1U);
+}
+
+class FmBeforeCaps : public RateBeforeCaps {
+ protected:
+  FmBeforeCaps() : RateBeforeCaps("kernel=fm params=rate=48000") {}
+};
+
+TEST_F(FmBeforeCaps, GivesAnotherRate) {
+  EXPECT_EQ(rate_of("rate=48000", 480000), 48000);
+  EXPECT_EQ(rate_of("rate=8000,highest=3000,deviation=2000", 64000), 8000);
+  EXPECT_EQ(rate_of("rate=32000,highest=12000", 320000), 32000);
+  EXPECT_EQ(warnings(), 0U);
+}
+
 /// Binds the parameter `gain` to a control source: from 0 at the start to 100 after a second.
 void raise_gain(Own& own) {
   GObject* child = gst_child_proxy_get_child_by_name(GST_CHILD_PROXY(own.pipeline().element("kernel")), "gain");

@@ -187,11 +187,13 @@ class GPUMAP_API KernelLauncher {
   /// be launched any more.
   bool end() noexcept;
 
-  /// A stream begins whose frames are like this; `color` and `out_color` as gpumap_frame has them. Throws
-  /// Error(invalid) where the kernel does not go with them.
+  /// A stream begins whose frames are like this; `color` and `out_color` as gpumap_frame has them. With `params` these
+  /// are set with it: see Program::begin_with(). Throws Error(invalid) where the kernel does not go with them: then
+  /// this is due again.
   void set_stream(const FrameLayout& in, const FrameLayout& out, const gpumap_color& color = {},
                   std::uint32_t frame_rate = 0, std::uint32_t frame_rate_scale = 1,
-                  const gpumap_color& out_color = color_from_rgb(ColorMatrix::rgb, ColorRange::full));
+                  const gpumap_color& out_color = color_from_rgb(ColorMatrix::rgb, ColorRange::full),
+                  const std::optional<std::string>& params = {});
   /// What the kernel keeps from frame to frame is as new.
   void begin();
   /// The next frame begins with a sample: bytes are missing before it. Else a frame may end within a sample, which the
@@ -289,6 +291,8 @@ class GPUMAP_API KernelLauncher {
   void choose_queue(const KernelPlan& plan);
   [[nodiscard]] std::unique_ptr<FrameTensors> tensors_of(const Declaration& declaration) const;
   void adopt(KernelPlan plan, std::unique_ptr<Program> program, std::unique_ptr<Tables> tables);
+  void note_params(const std::string& params);
+  void forget();
   void check_input_tensors(const Declaration& declaration) const;
   void check_output_size(const Declaration& declaration) const;
   /// The CPU has to know what the kernel says before a frame can go on.

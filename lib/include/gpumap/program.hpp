@@ -54,6 +54,12 @@ class GPUMAP_API Program {
   /// channels and rate; they have no addresses, and `bytes` is 0 where it differs from frame to frame.
   /// Throws Error(invalid) where the parameters do not go with them, and as Kernel::load where it compiles for them.
   virtual void begin(const gpumap_view& in, const gpumap_view& out) = 0;
+  /// As set_params() and begin() at once: the parameters are those of the stream that begins, and need not go with the
+  /// one before, nor those before with this one. Throws as both; then begin() is due.
+  virtual void begin_with(std::string_view params, const gpumap_view& in, const gpumap_view& out) {
+    set_params(params);
+    begin(in, out);
+  }
 
   /// Bytes that the next frame in order, of `input_bytes`, will give; 0: none, it is only remembered. Empty: as the
   /// formats say (a whole image, or as many samples as went in).

@@ -121,15 +121,16 @@ class ConvertProgram final : public Program {
   ConvertProgram(std::shared_ptr<Device> device, Backend backend)
       : device_(std::move(device)), backend_(backend), between_(device_, backend) {}
 
-  void set_params(std::string_view text) override {
-    Params params{};
-    apply_parameters(*find_builtin("convert"), text, params);
-    choose(params, in_, out_);
-  }
+  void set_params(std::string_view text) override { choose(read(text), in_, out_); }
 
   void begin(const gpumap_view& in, const gpumap_view& out) override {
     check_formats(in, out);
     choose(params_, in, out);
+  }
+
+  void begin_with(std::string_view params, const gpumap_view& in, const gpumap_view& out) override {
+    check_formats(in, out);
+    choose(read(params), in, out);
   }
 
   [[nodiscard]] std::optional<std::size_t> output_bytes(std::size_t /*input_bytes*/) const override { return {}; }
@@ -151,6 +152,12 @@ class ConvertProgram final : public Program {
   }
 
  private:
+  static Params read(std::string_view text) {
+    Params params{};
+    apply_parameters(*find_builtin("convert"), text, params);
+    return params;
+  }
+
   /// Take these, and the kernel for them; all stays as it was where they do not go together.
   void choose(const Params& params, const gpumap_view& in, const gpumap_view& out) {
     const Crop crop = crop_of(params, in);

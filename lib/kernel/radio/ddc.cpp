@@ -193,15 +193,9 @@ class Ddc final : public Program {
     settings_ = settings;
   }
 
-  void begin(const gpumap_view& in, const gpumap_view& out) override {
-    check_iq(builtin_, in);
-    const std::uint32_t out_rate = out.rate != 0 ? out.rate : static_cast<std::uint32_t>(settings_.rate);
-    adopt(band_of(settings_, in.rate, out_rate));
-    in_ = in;
-    out_rate_ = out_rate;
-    oscillator_ = Oscillator(settings_.shift(), in.rate);
-    kept_.restart();
-    samples_ = 0;
+  void begin(const gpumap_view& in, const gpumap_view& out) override { begin(settings_, in, out); }
+  void begin_with(std::string_view params, const gpumap_view& in, const gpumap_view& out) override {
+    begin(read_settings(params), in, out);
   }
 
   [[nodiscard]] std::optional<std::size_t> output_bytes(std::size_t input_bytes) const override {
@@ -249,6 +243,18 @@ class Ddc final : public Program {
   }
 
  private:
+  void begin(const DdcSettings& settings, const gpumap_view& in, const gpumap_view& out) {
+    check_iq(builtin_, in);
+    const std::uint32_t out_rate = out.rate != 0 ? out.rate : static_cast<std::uint32_t>(settings.rate);
+    adopt(band_of(settings, in.rate, out_rate));
+    settings_ = settings;
+    in_ = in;
+    out_rate_ = out_rate;
+    oscillator_ = Oscillator(settings_.shift(), in.rate);
+    kept_.restart();
+    samples_ = 0;
+  }
+
   void adopt(const DdcBand& band) {
     if (band == band_) return;
     const DdcPlan plan = make_plan(band);

@@ -65,15 +65,9 @@ class Demodulator final : public Program {
     settings_ = settings;
   }
 
-  void begin(const gpumap_view& in, const gpumap_view& out) override {
-    check_iq(builtin_, in);
-    if (in.channels != 2) refuse("it takes I and Q, two channels: put ddc before it, which gives them");
-    const std::uint32_t out_rate = out.rate != 0 ? out.rate : static_cast<std::uint32_t>(settings_.rate);
-    adopt(settings_, in.rate, out_rate);
-    in_ = in;
-    out_rate_ = out_rate;
-    kept_.restart();
-    samples_ = 0;
+  void begin(const gpumap_view& in, const gpumap_view& out) override { begin(settings_, in, out); }
+  void begin_with(std::string_view params, const gpumap_view& in, const gpumap_view& out) override {
+    begin(read(params), in, out);
   }
 
   [[nodiscard]] std::optional<std::size_t> output_bytes(std::size_t input_bytes) const override {
@@ -122,6 +116,18 @@ class Demodulator final : public Program {
   }
 
  private:
+  void begin(const SoundSettings& settings, const gpumap_view& in, const gpumap_view& out) {
+    check_iq(builtin_, in);
+    if (in.channels != 2) refuse("it takes I and Q, two channels: put ddc before it, which gives them");
+    const std::uint32_t out_rate = out.rate != 0 ? out.rate : static_cast<std::uint32_t>(settings.rate);
+    adopt(settings, in.rate, out_rate);
+    settings_ = settings;
+    in_ = in;
+    out_rate_ = out_rate;
+    kept_.restart();
+    samples_ = 0;
+  }
+
   template <typename... Args>
   [[noreturn]] void refuse(fmt::format_string<Args...> text, Args&&... args) const {
     throw Error(ErrorCode::invalid,
