@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "gpumap/figured_error.hpp"
+#include "gpumap/error.hpp"
 #include "gst/gst_error.hpp"
 
 namespace gpumap::gst {

@@ -11,9 +11,8 @@
 #include <iterator>
 #include <string>
 
-#include "gpumap/figured_error.hpp"
 #include "gpumap/printable.hpp"
-#include "gpumap/start_thread.hpp"
+#include "gpumap/thread_schedule.hpp"
 
 namespace gpumap {
 

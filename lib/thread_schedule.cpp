@@ -19,7 +19,6 @@
 
 #include "copy/cpu_set.hpp"
 #include "gpumap/printable.hpp"
-#include "gpumap/start_thread.hpp"
 
 namespace gpumap {
 namespace {

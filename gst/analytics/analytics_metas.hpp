@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "gpumap/declaration.hpp"
-#include "gpumap/number.hpp"
 #include "gst/analytics/analytics_api.hpp"
 
 namespace gpumap::gst {

@@ -6,7 +6,7 @@
 #include <exception>
 #include <vector>
 
-#include "gpumap/start_thread.hpp"
+#include "gpumap/thread_schedule.hpp"
 
 namespace gpumap::gst {
 

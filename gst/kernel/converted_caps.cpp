@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "gst/kernel/converted_caps.hpp"
+#include "gst/kernel/kernel_caps.hpp"
 
 #include <fmt/format.h>
 #include <gst/video/video.h>

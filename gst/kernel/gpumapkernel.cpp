@@ -42,7 +42,7 @@
 #include <utility>
 
 #include "gst/gst_error.hpp"
-#include "gst/kernel/converted_caps.hpp"
+#include "gst/kernel/kernel_caps.hpp"
 #include "gst/kernel/kernel_element.hpp"
 
 GST_DEBUG_CATEGORY(gpumap_kernel_debug);

@@ -11,7 +11,6 @@
 #include <utility>
 
 #include "gpumap/error.hpp"
-#include "gst/kernel/converted_caps.hpp"
 #include "gst/memory/memory_caps.hpp"
 #include "gst/ptr.hpp"
 #include "gst/radio/radio_metas.hpp"

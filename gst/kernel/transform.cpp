@@ -9,7 +9,6 @@
 #include "gpumap/error.hpp"
 #include "gst/gst_error.hpp"
 #include "gst/kernel/kernel_element.hpp"
-#include "gst/kernel/neighbours.hpp"
 #include "gst/memory/gpumap_memory.hpp"
 #include "gst/memory/memory_caps.hpp"
 #include "gst/memory/video_layout.hpp"

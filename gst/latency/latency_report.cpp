@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "gpumap/printable.hpp"
-#include "gpumap/start_thread.hpp"
+#include "gpumap/thread_schedule.hpp"
 
 namespace gpumap::gst {
 

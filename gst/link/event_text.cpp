@@ -11,7 +11,7 @@
 #include <type_traits>
 
 #include "gpumap/link.hpp"
-#include "gpumap/stream_bytes.hpp"
+#include "gpumap/message_bytes.hpp"
 #include "gst/link/structure_bytes.hpp"
 #include "gst/ptr.hpp"
 

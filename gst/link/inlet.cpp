@@ -17,9 +17,9 @@
 #include <utility>
 #include <vector>
 
-#include "gpumap/figured_error.hpp"
+#include "gpumap/error.hpp"
 #include "gpumap/printable.hpp"
-#include "gpumap/start_thread.hpp"
+#include "gpumap/thread_schedule.hpp"
 #include "gst/channel/pipeline_state.hpp"
 #include "gst/gst_error.hpp"
 #include "gst/latency/tracer.hpp"

@@ -14,7 +14,7 @@
 #include "gpumap/error.hpp"
 #include "gpumap/latency.hpp"
 #include "gpumap/printable.hpp"
-#include "gpumap/start_thread.hpp"
+#include "gpumap/thread_schedule.hpp"
 #include "gst/channel/frame_origin.hpp"
 #include "gst/channel/pipeline_state.hpp"
 #include "gst/gst_error.hpp"

@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-#include "gpumap/stream_bytes.hpp"
+#include "gpumap/message_bytes.hpp"
 #include "gst/ptr.hpp"
 
 namespace gpumap::gst {

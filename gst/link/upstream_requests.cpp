@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "gpumap/start_thread.hpp"
+#include "gpumap/thread_schedule.hpp"
 #include "gst/channel/ends.hpp"
 #include "gst/link/upstream_text.hpp"
 #include "gst/ptr.hpp"

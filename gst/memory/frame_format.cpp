@@ -9,9 +9,9 @@
 #include <string_view>
 #include <utility>
 
-#include "gpumap/color.hpp"
+#include "gpumap/declaration.hpp"
 #include "gpumap/error.hpp"
-#include "gpumap/number.hpp"
+#include "gpumap/kernel.hpp"
 #include "gpumap/sample_format.hpp"
 #include "gst/memory/video_layout.hpp"
 #include "gst/ptr.hpp"

@@ -11,10 +11,10 @@
 #include <utility>
 #include <vector>
 
-#include "gpumap/color.hpp"
+#include "gpumap/declaration.hpp"
 #include "gpumap/kernel.h"
+#include "gpumap/kernel.hpp"
 #include "gpumap/kernel_launcher.hpp"
-#include "gpumap/number.hpp"
 
 namespace gpumap::gst {
 

@@ -15,8 +15,8 @@
 #include "gpumap/copy.hpp"
 #include "gpumap/cuda.hpp"
 #include "gpumap/error.hpp"
+#include "gpumap/memory.hpp"
 #include "gpumap/slot_copier.hpp"
-#include "gpumap/vulkan.hpp"
 #include "gst/gpumap/gstgpumapallocator-private.h"
 
 GST_DEBUG_CATEGORY_STATIC(gpumap_memory_debug);

@@ -22,7 +22,7 @@
 
 #include "gpumap/error.hpp"
 #include "gpumap/printable.hpp"
-#include "gpumap/start_thread.hpp"
+#include "gpumap/thread_schedule.hpp"
 #include "gst/radio/radio_metas.hpp"
 
 namespace gpumap::gst {

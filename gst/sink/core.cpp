@@ -13,7 +13,6 @@
 #include <utility>
 
 #include "gpumap/error.hpp"
-#include "gpumap/figured_error.hpp"
 #include "gpumap/printable.hpp"
 #include "gst/channel/ends.hpp"
 #include "gst/channel/pipeline_state.hpp"

@@ -15,7 +15,6 @@
 #include "gpumap/device.hpp"
 #include "gpumap/ring.hpp"
 #include "gpumap/slot_copier.hpp"
-#include "gpumap/slow_slots.hpp"
 #include "gst/channel/channel.hpp"
 #include "gst/channel/frame_origin.hpp"
 #include "gst/latency/latency_report.hpp"

@@ -8,7 +8,7 @@
 #include <memory>
 #include <utility>
 
-#include "gpumap/figured_error.hpp"
+#include "gpumap/error.hpp"
 #include "gst/channel/pipeline_state.hpp"
 #include "gst/cuda/cuda_caps.hpp"
 #include "gst/cuda/gst_cuda_memory.hpp"

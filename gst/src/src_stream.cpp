@@ -7,7 +7,7 @@
 #include <chrono>
 #include <utility>
 
-#include "gpumap/figured_error.hpp"
+#include "gpumap/error.hpp"
 #include "gpumap/printable.hpp"
 #include "gst/channel/ends.hpp"
 #include "gst/channel/pipeline_state.hpp"

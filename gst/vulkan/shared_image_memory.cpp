@@ -3,7 +3,7 @@
 
 #include <unistd.h>
 
-#include "gpumap/vulkan.hpp"
+#include "gpumap/memory.hpp"
 
 namespace gpumap::gst {
 

@@ -20,13 +20,13 @@
 #include "c/c_memory.hpp"
 #include "c/c_ring.hpp"
 #include "c/stream_messages.hpp"
-#include "gpumap/color.hpp"
 #include "gpumap/declaration.hpp"
 #include "gpumap/error.hpp"
+#include "gpumap/kernel.hpp"
 #include "gpumap/kernel_launcher.hpp"
 #include "gpumap/printable.hpp"
 #include "gpumap/sample_format.hpp"
-#include "gpumap/start_thread.hpp"
+#include "gpumap/thread_schedule.hpp"
 
 namespace gpumap::c {
 namespace {

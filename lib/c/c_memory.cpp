@@ -14,7 +14,7 @@
 #include "gpumap/copy.hpp"
 #include "gpumap/cuda.hpp"
 #include "gpumap/error.hpp"
-#include "gpumap/vulkan.hpp"
+#include "gpumap/memory.hpp"
 
 namespace gpumap::c {
 namespace {

@@ -12,7 +12,6 @@
 #include "gpumap/error.hpp"
 #include "gpumap/message_bytes.hpp"
 #include "gpumap/printable.hpp"
-#include "gpumap/stream_bytes.hpp"
 
 namespace gpumap::c {
 namespace {

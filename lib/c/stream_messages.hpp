@@ -13,7 +13,6 @@
 
 #include "gpumap/gpumap.h"
 #include "gpumap/message_bytes.hpp"
-#include "gpumap/stream_bytes.hpp"
 
 // Caps as text, as GStreamer writes them, and as bytes, as they cross a link (gst/link/structure_bytes.hpp), without
 // GStreamer. Fixed caps of one structure.

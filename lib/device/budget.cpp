@@ -12,7 +12,7 @@
 #include <string>
 #include <string_view>
 
-#include "gpumap/figured_error.hpp"
+#include "gpumap/error.hpp"
 
 namespace gpumap {
 

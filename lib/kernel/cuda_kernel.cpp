@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "kernel/cuda_kernel.hpp"
+#include "kernel/load_kernel.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -15,7 +15,6 @@
 #include "device/resident_registry.hpp"
 #include "gpumap/error.hpp"
 #include "kernel/compile/compilers.hpp"
-#include "kernel/loaded.hpp"
 #include "queue/executable.hpp"
 
 namespace gpumap {

@@ -6,9 +6,9 @@
 #include <memory>
 #include <utility>
 
-#include "gpumap/bounds_check.hpp"
 #include "gpumap/device.hpp"
 #include "gpumap/kernel.h"
+#include "gpumap/program.hpp"
 #include "gpumap/queue.hpp"
 
 namespace gpumap {

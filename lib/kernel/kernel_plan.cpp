@@ -1,12 +1,21 @@
 // SPDX-License-Identifier: MIT
-#include "gpumap/kernel_plan.hpp"
+#include "gpumap/program.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <optional>
+#include <system_error>
 #include <utility>
 
 #include "gpumap/error.hpp"
+#include "gpumap/file.hpp"
+#include "gpumap/kernel.hpp"
+#include "gpumap/kernel_launcher.hpp"
+#include "gpumap/thread_schedule.hpp"
 #include "kernel/resident/resident_source.hpp"
 
 namespace gpumap {
@@ -161,6 +170,105 @@ Declaration declaration_of(const KernelSettings& settings) {
 std::unique_ptr<Tables> tables_of(const KernelPlan& plan, const std::shared_ptr<Device>& device) {
   if (plan.declaration.tables.empty()) return nullptr;
   return std::make_unique<Tables>(device, backend_of(plan.source.language), plan.source.name, plan.declaration.tables);
+}
+
+namespace {
+
+Language language_of(const std::filesystem::path& path) {
+  const std::string extension = path.extension().string();
+  if (extension == ".cu") return Language::cuda;
+  if (extension == ".ptx") return Language::ptx;
+  if (extension == ".cubin") return Language::cubin;
+  if (extension == ".comp") return Language::glsl;
+  if (extension == ".spv") return Language::spirv;
+  throw Error(ErrorCode::invalid,
+              fmt::format("kernel file {}: unknown extension '{}': use .cu, .ptx or .cubin for CUDA, .comp or .spv "
+                          "for Vulkan",
+                          path.string(), extension));
+}
+
+}  // namespace
+
+KernelSource load_kernel_file(const std::filesystem::path& path, std::string function) {
+  const Language language = language_of(path);
+  // Looked at first: to open a pipe waits for who writes into it, and a device may have no end.
+  std::error_code ignored;
+  if (std::filesystem::exists(path, ignored) && !std::filesystem::is_regular_file(path, ignored)) {
+    const bool is_folder = std::filesystem::is_directory(path, ignored);
+    throw Error(ErrorCode::open_read, fmt::format("kernel file {}: is a {}: name a file", path.string(),
+                                                  is_folder ? "directory" : "pipe or a device"));
+  }
+  std::ifstream file(path, std::ios::binary);
+  if (!file) {
+    const int cause = errno;
+    throw Error(cause == ENOENT ? ErrorCode::not_found : ErrorCode::open_read,
+                fmt::format("kernel file {}: {}: {}", path.string(), std::strerror(cause),
+                            remedy_where_closed(cause, "the path")));
+  }
+  std::optional<std::string> code = read_to_end(file);
+  if (!code) {
+    throw Error(
+        ErrorCode::open_read,
+        fmt::format("kernel file {}: cannot be read to its end, or has more than {} MiB: check the file and its disk",
+                    path.string(), most_file_bytes >> 20U));
+  }
+  if (code->empty()) {
+    throw Error(ErrorCode::invalid, fmt::format("kernel file {}: is empty: write a kernel into it", path.string()));
+  }
+  return {.language = language,
+          .name = path.string(),
+          .code = *std::move(code),
+          .function = std::move(function),
+          .defines = {},
+          .include_folders = {}};
+}
+
+using namespace std::chrono_literals;
+
+KernelReload::KernelReload(std::shared_ptr<Device> device, KernelSettings settings, PlanCheck check)
+    : device_(std::move(device)),
+      settings_(std::move(settings)),
+      check_(std::move(check)),
+      compiled_(FileStamp::of(settings_.location)) {}
+
+KernelReload::~KernelReload() = default;
+
+KernelReload::News KernelReload::compile() const {
+  News news;
+  try {
+    news.plan = plan_of(settings_, *device_);
+    if (check_) check_(news.plan);
+    auto program = Program::load(device_, news.plan, settings_.mode);
+    news.tables = tables_of(news.plan, device_);
+    news.program = std::move(program);  // last: without one the rest counts for nothing
+  } catch (const std::exception& error) {
+    news.problem = fmt::format("{}: keeping the previous kernel", error.what());
+  }
+  return news;
+}
+
+std::optional<KernelReload::News> KernelReload::poll() {
+  const auto now = std::chrono::steady_clock::now();
+  if (now < next_look_) return {};
+  next_look_ = now + 100ms;
+  if (compiling_.valid()) {
+    if (compiling_.wait_for(0s) != std::future_status::ready) return {};
+    // Ends: it is ready.
+    return compiling_.get();
+  }
+  const std::optional<FileStamp> before = std::exchange(seen_, FileStamp::of(settings_.location));
+  // A file that is being written changes from one look to the next; one that an editor replaces is missing for a while.
+  if (!seen_ || seen_ == compiled_ || seen_ != before) return {};
+  compiled_ = seen_;
+  try {
+    // Ends: the compiler does, and a load after 60 s behind work that does not end.
+    compiling_ = std::async(std::launch::async, [this] { return compile(); });
+  } catch (const std::system_error& error) {
+    News news;
+    news.problem = fmt::format("{}: keeping the previous kernel", no_thread("compiling", error.code()).what());
+    return news;
+  }
+  return {};
 }
 
 }  // namespace gpumap

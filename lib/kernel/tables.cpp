@@ -12,7 +12,7 @@
 #include "device/unique_fd.hpp"
 #include "gpumap/error.hpp"
 #include "gpumap/queue.hpp"
-#include "gpumap/start_thread.hpp"
+#include "gpumap/thread_schedule.hpp"
 
 namespace gpumap {
 namespace {

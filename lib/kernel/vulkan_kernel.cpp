@@ -9,8 +9,7 @@
 #include "device/vulkan_device.hpp"
 #include "gpumap/error.hpp"
 #include "kernel/compile/compilers.hpp"
-#include "kernel/grid.hpp"
-#include "kernel/loaded.hpp"
+#include "kernel/load_kernel.hpp"
 #include "queue/executable.hpp"
 
 namespace gpumap {

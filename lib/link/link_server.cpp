@@ -17,7 +17,7 @@
 #include "gpumap/error.hpp"
 #include "gpumap/latency.hpp"
 #include "gpumap/printable.hpp"
-#include "gpumap/start_thread.hpp"
+#include "gpumap/thread_schedule.hpp"
 
 namespace gpumap {
 namespace {

@@ -7,7 +7,6 @@
 
 #include "gpumap/error.hpp"
 #include "gpumap/memory.hpp"
-#include "gpumap/vulkan.hpp"
 
 namespace gpumap {
 

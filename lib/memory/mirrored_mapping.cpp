@@ -10,7 +10,7 @@
 #include "device/budget.hpp"
 #include "device/cuda_driver.hpp"
 #include "device/vulkan_device.hpp"
-#include "gpumap/figured_error.hpp"
+#include "gpumap/error.hpp"
 #include "memory/gpu_mapping.hpp"
 #include "memory/vulkan_allocation.hpp"
 

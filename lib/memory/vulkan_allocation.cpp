@@ -15,7 +15,6 @@
 #include "device/vulkan_device.hpp"
 #include "gpumap/error.hpp"
 #include "gpumap/fence.hpp"
-#include "gpumap/figured_error.hpp"
 #include "gpumap/file.hpp"
 
 namespace gpumap {

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "device/cuda_driver.hpp"
-#include "gpumap/start_thread.hpp"
+#include "gpumap/thread_schedule.hpp"
 
 namespace gpumap {
 namespace {

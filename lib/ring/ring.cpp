@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "gpumap/copy.hpp"
-#include "gpumap/figured_error.hpp"
+#include "gpumap/error.hpp"
 #include "ring/bell.hpp"
 #include "ring/ring_state.hpp"
 #include "ring/slot_ops.hpp"

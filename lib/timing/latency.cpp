@@ -11,9 +11,8 @@
 #include <map>
 #include <utility>
 
-#include "gpumap/log_steps.hpp"
 #include "gpumap/printable.hpp"
-#include "gpumap/start_thread.hpp"
+#include "gpumap/thread_schedule.hpp"
 #include "own_process.hpp"
 
 namespace gpumap {

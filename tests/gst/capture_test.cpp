@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "builtin_reference.hpp"
-#include "gpumap/color.hpp"
+#include "gpumap/kernel.hpp"
 #include "pipeline.hpp"
 
 namespace gpumap::gst::test {

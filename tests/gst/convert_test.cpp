@@ -9,7 +9,7 @@
 #include <tuple>
 
 #include "builtin_reference.hpp"
-#include "gpumap/color.hpp"
+#include "gpumap/kernel.hpp"
 #include "pipeline.hpp"
 
 namespace gpumap::gst::test {

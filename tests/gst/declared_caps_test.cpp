@@ -4,7 +4,7 @@
 #include <gst/video/video.h>
 
 #include "gst/kernel/kernel_caps.hpp"
-#include "gst/kernel/metas.hpp"
+#include "gst/kernel/kernel_metas.hpp"
 #include "kernel_file.hpp"
 
 namespace gpumap::gst::test {

@@ -8,7 +8,7 @@
 #include "fake_device.hpp"
 #include "gpumap/error.hpp"
 #include "gpumap/kernel.h"
-#include "gst/kernel/neighbours.hpp"
+#include "gst/kernel/kernel_element.hpp"
 #include "gst/memory/gpumap_memory.hpp"
 #include "own_kernel.hpp"
 #include "pipeline.hpp"

@@ -13,8 +13,8 @@
 #include <utility>
 
 #include "../unit/test_helpers.hpp"
-#include "gpumap/checksum.hpp"
 #include "gpumap/device.hpp"
+#include "gpumap/kernel.hpp"
 #include "gpumap/memory.hpp"
 #include "gst/elements.hpp"
 

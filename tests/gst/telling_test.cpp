@@ -461,9 +461,9 @@ TEST(Telling, AnErrorSaysItsKindAndItsPlace) {
     const char* file;
   } cases[] = {
       {pair + "gpumapkernel location=/nowhere/kernel.comp ! fakesink", GST_RESOURCE_ERROR_NOT_FOUND, "not_found",
-       "kernel_file.cpp"},
+       "kernel_plan.cpp"},
       {pair + "gpumapkernel location=/dev/null.comp ! fakesink", GST_RESOURCE_ERROR_NOT_FOUND, "not_found",
-       "kernel_file.cpp"},
+       "kernel_plan.cpp"},
       {pair + "gpumapkernel device=77 ! fakesink", GST_RESOURCE_ERROR_NOT_FOUND, "no_device", "inventory.cpp"},
       {pair + "gpumapkernel kernel=nothing ! fakesink", GST_RESOURCE_ERROR_SETTINGS, "invalid", ".cpp"},
       {std::string(source) + "gpumapsink socket-path=/nowhere/camera", GST_RESOURCE_ERROR_NOT_FOUND, "not_found",

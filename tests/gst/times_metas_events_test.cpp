@@ -9,7 +9,7 @@
 #include <random>
 
 #include "gst/channel/channel.hpp"
-#include "gst/kernel/metas.hpp"
+#include "gst/kernel/kernel_metas.hpp"
 #include "pipeline.hpp"
 #include "test_frames.hpp"
 

@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-#include "gpumap/checksum.hpp"
+#include "gpumap/kernel.hpp"
 #include "gpumap/program.hpp"
 
 namespace gpumap {

@@ -19,8 +19,8 @@
 #include <utility>
 #include <vector>
 
-#include "gpumap/color.hpp"
 #include "gpumap/kernel.h"
+#include "gpumap/kernel.hpp"
 #include "gpumap/sample_format.h"
 
 namespace gpumap::reference {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "c_helpers.hpp"
-#include "gpumap/checksum.hpp"
+#include "gpumap/kernel.hpp"
 #include "temporary_folder.hpp"
 
 namespace gpumap::test {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The matrices from YUV to RGB and back, against the standards' definitions.
-#include "gpumap/color.hpp"
+#include "gpumap/kernel.hpp"
 
 #include <gmock/gmock.h>
 

@@ -5,8 +5,8 @@
 #include <sstream>
 
 #include "backend_bench.hpp"
-#include "gpumap/color.hpp"
 #include "gpumap/error.hpp"
+#include "gpumap/kernel.hpp"
 #include "gpumap/program.hpp"
 
 namespace gpumap {

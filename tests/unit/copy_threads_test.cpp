@@ -25,7 +25,6 @@
 #include "copy/helpers.hpp"
 #include "copy_helpers.hpp"
 #include "gpumap/copy.hpp"
-#include "gpumap/start_thread.hpp"
 #include "gpumap/thread_schedule.hpp"
 #include "test_helpers.hpp"
 #include "thread_names.hpp"

@@ -20,7 +20,7 @@
 #include "gpumap/cuda.hpp"
 #include "gpumap/error.hpp"
 #include "gpumap/kernel.h"
-#include "kernel/grid.hpp"
+#include "kernel/load_kernel.hpp"
 #include "open_device.hpp"
 #include "queue/executable.hpp"
 #include "queue/queues.hpp"

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "gpumap/block_pool.hpp"
-#include "gpumap/slow_slots.hpp"
+#include "gpumap/slot_copier.hpp"
 #include "ring_helpers.hpp"
 
 namespace gpumap {

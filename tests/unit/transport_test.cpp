@@ -15,7 +15,6 @@
 #include <tuple>
 
 #include "builtin_reference.hpp"
-#include "gpumap/checksum.hpp"
 #include "gpumap/device.hpp"
 #include "gpumap/error.hpp"
 #include "gpumap/kernel.hpp"

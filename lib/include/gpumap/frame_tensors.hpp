@@ -10,17 +10,30 @@
 #include <vector>
 
 #include "gpumap/block_pool.hpp"
-#include "gpumap/bounds_check.hpp"
 #include "gpumap/declaration.hpp"
 #include "gpumap/device.hpp"
 #include "gpumap/export.hpp"
 #include "gpumap/fence.hpp"
-#include "gpumap/frame_holder.hpp"
 #include "gpumap/kernel.h"
+#include "gpumap/latency.hpp"
 #include "gpumap/memory.hpp"
+#include "gpumap/program.hpp"
 #include "gpumap/queue.hpp"
 
 namespace gpumap {
+
+/// Who holds the memory of an input frame, and is told what the GPU does with it.
+class GPUMAP_API FrameHolder {
+ public:
+  FrameHolder() = default;
+  FrameHolder(const FrameHolder&) = delete;
+  FrameHolder& operator=(const FrameHolder&) = delete;
+  virtual ~FrameHolder();
+  /// GPU work that reads it: it must not be written to before that is done.
+  virtual void add_read_fence(const Fence& fence) = 0;
+  /// A stamp of the frame's way. `at_ns` as monotonic_ns().
+  virtual void stamp(Stamp stamp, std::int64_t at_ns) const noexcept = 0;
+};
 
 /// A tensor that comes with a frame, for a line `input-tensor`. Its elements lie one after the other, those of the last
 /// dimension side by side.

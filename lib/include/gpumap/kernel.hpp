@@ -17,7 +17,6 @@
 #include "gpumap/device.hpp"
 #include "gpumap/export.hpp"
 #include "gpumap/kernel.h"
-#include "gpumap/number.hpp"
 #include "gpumap/queue.hpp"
 
 namespace gpumap {
@@ -158,5 +157,26 @@ class GPUMAP_API Kernel {
   /// in y, and gpumap_thread() of gpumap.glsl counts through.
   [[nodiscard]] virtual Grid grid_for(const gpumap_frame& frame) const = 0;
 };
+
+/// How video components relate to red, green and blue.
+enum class ColorMatrix { bt601, bt709, bt2020, smpte240m, fcc, rgb };
+
+/// What 8-bit values mean black and white: 16 to 235 (chroma 16 to 240), or 0 to 255. In 10 bits limited values are
+/// four times as large, full ones go to 1023, and so on.
+enum class ColorRange { limited, full };
+
+/// The conversion from components of `bits` (8 to 16) to red, green and blue of 0 to 255 that `convert` applies: see
+/// gpumap_color.
+[[nodiscard]] GPUMAP_API gpumap_color color_matrix(ColorMatrix matrix, ColorRange range, unsigned bits = 8) noexcept;
+
+/// The other way around: red, green and blue of 0 to 255 to components of `bits`, as gpumap_frame::out_color.
+[[nodiscard]] GPUMAP_API gpumap_color color_from_rgb(ColorMatrix matrix, ColorRange range, unsigned bits = 8) noexcept;
+
+/// What the built-in kernel `checksum` leaves in result word 0, computed by the CPU: the sum modulo 2^64 of
+/// mix64(word[i] + (i + 1) * 0x9E3779B97F4A7C15) over little-endian 64-bit words, the last one padded with zeros, plus
+/// mix64(bytes). mix64 is the finaliser of SplitMix64. Being a sum it needs no order, and yet a word that moved, a
+/// repeated word and a lost tail all change it. Not cryptographic.
+/// Thread safety: any thread.
+[[nodiscard]] GPUMAP_API std::uint64_t checksum(std::span<const std::byte> bytes) noexcept;
 
 }  // namespace gpumap

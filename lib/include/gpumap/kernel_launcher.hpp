@@ -17,17 +17,14 @@
 #include <vector>
 
 #include "gpumap/block_pool.hpp"
-#include "gpumap/bounds_check.hpp"
-#include "gpumap/color.hpp"
 #include "gpumap/device.hpp"
 #include "gpumap/error.hpp"
 #include "gpumap/export.hpp"
 #include "gpumap/fence.hpp"
 #include "gpumap/file.hpp"
-#include "gpumap/frame_holder.hpp"
 #include "gpumap/frame_tensors.hpp"
 #include "gpumap/kernel.h"
-#include "gpumap/kernel_plan.hpp"
+#include "gpumap/kernel.hpp"
 #include "gpumap/latency.hpp"
 #include "gpumap/program.hpp"
 #include "gpumap/queue.hpp"

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "gpumap/export.hpp"
+#include "gpumap/latency.hpp"
 #include "gpumap/link.hpp"
-#include "gpumap/log_steps.hpp"
 #include "gpumap/memory.hpp"
 
 namespace gpumap {

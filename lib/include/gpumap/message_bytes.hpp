@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: MIT
-// The bytes of messages between processes: written at the end, read from the front.
 #pragma once
 
 #include <algorithm>
@@ -10,6 +9,8 @@
 #include <string_view>
 #include <type_traits>
 #include <vector>
+
+// The bytes of messages between processes: written at the end, read from the front.
 
 namespace gpumap {
 
@@ -80,6 +81,51 @@ class ByteReader {
  private:
   std::span<const std::byte> left_;
   bool whole_ = true;
+};
+
+// The kinds of what crosses a link beside the frames: which numbers say what. They are part of what two processes of
+// different versions understand: never renumber.
+
+/// The first byte of a message.
+enum class StreamMessage : std::uint8_t { event = 1, layout = 2, no_layout = 3, time = 4 };
+
+/// The kind of a value of a structure or of caps. Its length and its bytes follow.
+enum class StreamValue : std::uint8_t {
+  boolean = 1,
+  signed_char,
+  unsigned_char,
+  integer,
+  unsigned_integer,
+  long_integer,
+  unsigned_long,
+  int64,
+  uint64,
+  real,
+  double_real,
+  string,
+  no_string,
+  enumeration,
+  flags,
+  flag_set,
+  fraction,
+  int_range,
+  int64_range,
+  double_range,
+  fraction_range,
+  bitmask,
+  list,
+  array,
+  date,
+  date_time,
+  bytes,
+  type,
+  caps,
+  features,
+  structure,
+  tags,
+  segment,
+  buffer,
+  sample,
 };
 
 }  // namespace gpumap

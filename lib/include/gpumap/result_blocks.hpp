@@ -9,13 +9,13 @@
 #include <string_view>
 #include <vector>
 
-#include "gpumap/bounds_check.hpp"
 #include "gpumap/device.hpp"
 #include "gpumap/export.hpp"
 #include "gpumap/fence.hpp"
 #include "gpumap/kernel.h"
 #include "gpumap/kernel.hpp"
 #include "gpumap/memory.hpp"
+#include "gpumap/program.hpp"
 
 namespace gpumap {
 

@@ -4,7 +4,6 @@
 #include <bit>
 #include <cstring>
 
-#include "gpumap/checksum.hpp"
 #include "gpumap/kernel.hpp"
 #include "kernel/builtin/convert_program.hpp"
 #include "kernel/embedded_sources.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The sum of <gpumap/checksum.hpp> over in_view.bytes bytes, added into result word 0. Right for any grid, size and
+// The sum of <gpumap/kernel.hpp> over in_view.bytes bytes, added into result word 0. Right for any grid, size and
 // alignment. The result block lies in host memory, and an atomic across the PCIe takes 0.1 us, one after the other:
 // workgroups add to the state, the sum and how many are done, and the last one brings the sum over. Without state each
 // goes the long way.

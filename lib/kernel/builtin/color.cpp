@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "gpumap/color.hpp"
+#include "gpumap/kernel.hpp"
 
 namespace gpumap {
 namespace {

@@ -22,8 +22,7 @@
 #include "gpumap/error.hpp"
 #include "gpumap/file.hpp"
 #include "kernel/compile/compilers.hpp"
-#include "kernel/cuda_kernel.hpp"
-#include "kernel/loaded.hpp"
+#include "kernel/load_kernel.hpp"
 #include "queue/executable.hpp"
 
 namespace gpumap {

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <gpumap/checksum.hpp>
+#include <gpumap/kernel.hpp>
 #include <span>
 #include <stdexcept>
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// Between a kernel's lines `input-tensor` and `output-tensor` and GstTensorMeta.
 #pragma once
 
 #include <gst/gst.h>
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,8 +13,11 @@
 #include "gpumap/kernel_launcher.hpp"
 #include "gst/analytics/analytics_api.hpp"
 #include "gst/cuda/cuda_frame.hpp"
-#include "gst/kernel/kernel_cuda.hpp"
+#include "gst/kernel/foreign_frames.hpp"
+#include "gst/kernel/kernel_caps.hpp"
 #include "gst/memory/frame_format.hpp"
+
+// Between a kernel's lines `input-tensor` and `output-tensor` and GstTensorMeta.
 
 namespace gpumap::gst {
 
@@ -55,5 +58,26 @@ void put_tensors(GstBuffer* out, GstMemory* memory, const KernelLauncher& launch
 /// Say on `out`, of application/x-tensor, that its bytes are a tensor, where libgstanalytics is there. `id`: of the
 /// caps.
 void put_tensor(GstBuffer* out, const TensorShape& shape, const std::string& id);
+
+/// What becomes of a frame's metas in a kernel.
+struct MetaRule {
+  bool keeps_bytes = true;   ///< what comes out is laid out as what went in: what is said of that holds
+  bool keeps_colors = true;  ///< the same format and colorimetry
+  /// The part of the input's picture that is shown, and the size at which it is.
+  struct Picture {
+    gint x = 0, y = 0, shown_width = 0, shown_height = 0;
+    gint width = 0, height = 0;
+    [[nodiscard]] bool is_moved() const { return x != 0 || y != 0 || shown_width != width || shown_height != height; }
+  };
+  std::optional<Picture> picture;  ///< empty: what it is of the input's, no one knows
+};
+
+/// The rule for a kernel between these caps; `crop`: what one that converts shows of a picture.
+[[nodiscard]] MetaRule meta_rule(const std::optional<Crop>& crop, bool keeps_bytes, const GstCaps* in,
+                                 const GstCaps* out);
+
+/// Give `out`, which has its memory already, the metas of `in`. Those that describe its memory stay behind; regions of
+/// interest and other metas of a size are cropped and scaled with the picture, where they can be.
+void copy_metas(GstBuffer* out, GstBuffer* in, const MetaRule& rule);
 
 }  // namespace gpumap::gst
