@@ -4,8 +4,7 @@
 #include <gst/tag/tag.h>
 #include <gst/video/video.h>
 
-#include "gst/latency/meta.hpp"
-#include "gst/latency/tracer.hpp"
+#include "gst/latency/latency_report.hpp"
 #include "gst/radio/radio_metas.hpp"
 
 GST_DEBUG_CATEGORY(gpumap_sink_debug);

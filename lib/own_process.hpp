@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <pthread.h>
+
 #include <atomic>
 #include <cstdint>
 
@@ -17,8 +19,14 @@ class OwnProcess {
   [[nodiscard]] bool here() const noexcept { return forks.load(std::memory_order_relaxed) == made_in_; }
 
  private:
-  static std::uint32_t watch_forks() noexcept;
-  static std::atomic<std::uint32_t> forks;  ///< since the first ancestor that watched
+  static std::uint32_t watch_forks() noexcept {
+    // In the child, before fork() returns there. Where there is no memory for that, children are not told apart.
+    static const int watching = pthread_atfork(nullptr, nullptr, [] { forks.fetch_add(1, std::memory_order_relaxed); });
+    static_cast<void>(watching);
+    return forks.load(std::memory_order_relaxed);
+  }
+
+  static constinit inline std::atomic<std::uint32_t> forks{0};  ///< since the first ancestor that watched
   std::uint32_t made_in_;
 };
 

@@ -17,7 +17,7 @@
 #include <thread>
 #include <utility>
 
-#include "copy/cpu_set.hpp"
+#include "copy/helpers.hpp"
 #include "gpumap/printable.hpp"
 
 namespace gpumap {

@@ -9,8 +9,8 @@
 #include "gpumap/cuda.hpp"
 #include "gpumap/error.hpp"
 #include "gst/cuda/gst_cuda_context.hpp"
+#include "gst/memory/frame_format.hpp"
 #include "gst/memory/gpumap_memory.hpp"
-#include "gst/memory/video_layout.hpp"
 #include "gst/ptr.hpp"
 #include "gst/stopping.hpp"
 

@@ -36,12 +36,11 @@
 #include "gpumap/block_pool.hpp"
 #include "gpumap/queue.hpp"
 #include "gst/gst_error.hpp"
+#include "gst/memory/frame_format.hpp"
 #include "gst/memory/gpumap_memory.hpp"
 #include "gst/memory/memory_caps.hpp"
-#include "gst/memory/video_layout.hpp"
 #include "gst/property_table.hpp"
 #include "gst/ptr.hpp"
-#include "gst/sink/metadata_buffer.hpp"
 #include "gst/stopping.hpp"
 
 GST_DEBUG_CATEGORY_STATIC(gpumap_download_debug);

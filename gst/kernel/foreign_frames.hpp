@@ -11,7 +11,6 @@
 
 #include "gpumap/block_pool.hpp"
 #include "gpumap/kernel_launcher.hpp"
-#include "gst/cuda/cuda_frame.hpp"
 #include "gst/cuda/cuda_slots.hpp"
 #include "gst/cuda/gst_cuda_memory.hpp"
 #include "gst/memory/frame_format.hpp"

@@ -12,7 +12,7 @@
 
 #include "gpumap/kernel_launcher.hpp"
 #include "gst/analytics/analytics_api.hpp"
-#include "gst/cuda/cuda_frame.hpp"
+#include "gst/cuda/gst_cuda_memory.hpp"
 #include "gst/kernel/foreign_frames.hpp"
 #include "gst/kernel/kernel_caps.hpp"
 #include "gst/memory/frame_format.hpp"

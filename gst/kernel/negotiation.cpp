@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "gpumap/error.hpp"
-#include "gst/cuda/cuda_caps.hpp"
 #include "gst/cuda/gst_cuda_api.hpp"
+#include "gst/cuda/gst_cuda_context.hpp"
 #include "gst/cuda/gst_cuda_memory.hpp"
 #include "gst/gst_error.hpp"
 #include "gst/kernel/kernel_caps.hpp"

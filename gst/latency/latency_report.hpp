@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "gpumap/latency.hpp"
+#include "gst/latency/latency_meta.h"
 
 namespace gpumap::gst {
 
@@ -45,4 +46,20 @@ class Ticker {
 [[nodiscard]] std::unique_ptr<Ticker> report_latency(GstElement* element, std::shared_ptr<LatencyLog> log,
                                                      guint interval_ms);
 
+/// So that applications can name the type before there is a frame.
+void register_latency_meta();
+/// The buffer shares `trace`, and shows what it knows by now. Nothing for a null one.
+void add_latency_meta(GstBuffer* buffer, std::shared_ptr<FrameTrace> trace);
+/// The trace that a buffer shares; null where its frame is not stamped.
+[[nodiscard]] std::shared_ptr<FrameTrace> trace_of(GstBuffer* buffer);
+/// Show what the trace knows by now.
+void refresh_latency_meta(GstBuffer* buffer);
+
+/// The log of a channel that a tracer (GST_TRACERS="gpumaplatency") follows, so that its frames are stamped; null where
+/// none does. From any thread.
+[[nodiscard]] std::shared_ptr<LatencyLog> traced_log(const std::string& channel);
+
 }  // namespace gpumap::gst
+
+/// The tracer "gpumaplatency", with parameters interval (ms; 0: at the end only) and channel (only this one).
+gboolean gpumap_register_latency_tracer(GstPlugin* plugin);

@@ -4,8 +4,6 @@
 // words of GStreamer's own latency tracer, so that gst-stats-1.0 reads them.
 #define GST_USE_UNSTABLE_API  // GstTracer
 
-#include "gst/latency/tracer.hpp"
-
 #include <fmt/format.h>
 #include <gst/gsttracer.h>
 #include <gst/gsttracerrecord.h>

@@ -22,7 +22,7 @@
 #include "gpumap/thread_schedule.hpp"
 #include "gst/channel/pipeline_state.hpp"
 #include "gst/gst_error.hpp"
-#include "gst/latency/tracer.hpp"
+#include "gst/latency/latency_report.hpp"
 #include "gst/link/meta_text.hpp"
 #include "gst/link/upstream_text.hpp"
 #include "gst/ptr.hpp"

@@ -27,6 +27,7 @@
 #include "gst/stopping.hpp"
 
 namespace gpumap {
+
 class SlotCopier;
 }
 
@@ -176,5 +177,9 @@ using AllocateSlot = std::function<std::unique_ptr<FrameMemory>(std::size_t byte
 
 /// The allocator (borrowed) for memories that no one asks to allocate: consumers' slots and kernel outputs.
 [[nodiscard]] GstAllocator* wrapping_allocator();
+
+/// What belongs to `from` and not to its memory (transfer full): flags, times and metas, and of the metas on memory
+/// those that describe it, for the bytes stay as they are. Metas that keep upstream's own memory alive are left behind.
+[[nodiscard]] GstBuffer* carrier_of(GstBuffer* from);
 
 }  // namespace gpumap::gst

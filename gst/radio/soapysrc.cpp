@@ -43,7 +43,6 @@
 #include "gst/ptr.hpp"
 #include "gst/radio/radio.hpp"
 #include "gst/radio/radio_metas.hpp"
-#include "gst/radio/sample_times.hpp"
 
 GST_DEBUG_CATEGORY_STATIC(soapy_src_debug);
 #define GST_CAT_DEFAULT soapy_src_debug

@@ -17,9 +17,9 @@
 #include "gst/channel/ends.hpp"
 #include "gst/channel/pipeline_state.hpp"
 #include "gst/gst_error.hpp"
-#include "gst/latency/tracer.hpp"
+#include "gst/latency/latency_report.hpp"
+#include "gst/memory/gpumap_memory.hpp"
 #include "gst/ptr.hpp"
-#include "gst/sink/metadata_buffer.hpp"
 
 GST_DEBUG_CATEGORY_EXTERN(gpumap_sink_debug);
 #define GST_CAT_DEFAULT gpumap_sink_debug

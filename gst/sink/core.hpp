@@ -21,9 +21,15 @@
 #include "gst/link/upstream_requests.hpp"
 #include "gst/memory/gpumap_memory.hpp"
 #include "gst/property_table.hpp"
-#include "gst/sink/upstream.hpp"
 
 namespace gpumap::gst {
+
+/// How the element that fills our buffers treats them. map() flags tell, but not always the truth.
+enum class Upstream {
+  as_declared,  ///< believe the map flags
+  writes_only,  ///< maps READWRITE, yet never reads
+  reads,        ///< maps WRITE, yet reads
+};
 
 struct SinkSettings {
   std::string channel = "default";

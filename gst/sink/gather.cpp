@@ -10,7 +10,6 @@
 
 #include "gst/gst_error.hpp"
 #include "gst/memory/frame_format.hpp"
-#include "gst/memory/video_layout.hpp"
 #include "gst/radio/radio_metas.hpp"
 
 GST_DEBUG_CATEGORY_EXTERN(gpumap_sink_debug);

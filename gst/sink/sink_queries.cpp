@@ -1,23 +1,282 @@
 // SPDX-License-Identifier: MIT
-#include "gst/sink/sink_queries.hpp"
+#include "gst/sink/sink_element.hpp"
 
+#include <gst/base/gstbasetransform.h>
 #include <gst/video/video.h>
 
 #include <algorithm>
+#include <array>
+#include <mutex>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "gst/channel/ends.hpp"
 #include "gst/channel/pipeline_state.hpp"
-#include "gst/cuda/cuda_caps.hpp"
 #include "gst/cuda/cuda_slots.hpp"
+#include "gst/cuda/gst_cuda_context.hpp"
 #include "gst/memory/memory_caps.hpp"
 #include "gst/ptr.hpp"
 #include "gst/radio/radio_metas.hpp"
-#include "gst/sink/pool.hpp"
-#include "gst/sink/upstream.hpp"
+#include "gst/sink/core.hpp"
+
+GST_DEBUG_CATEGORY_EXTERN(gpumap_sink_debug);
+#define GST_CAT_DEFAULT gpumap_sink_debug
 
 namespace gpumap::gst {
-
 namespace {
+
+struct Known {
+  std::string_view factory;
+  Upstream upstream;
+};
+
+// Seen in these elements' sources; whatever is not here is believed.
+constexpr std::array known{
+    // libjpeg writes whole lines straight into the frame.
+    Known{"jpegdec", Upstream::writes_only},
+    // libpng merges the passes of an interlaced picture into the rows that it wrote before.
+    Known{"pngdec", Upstream::reads},
+};
+
+constexpr std::array<std::string_view, 6> hands_on{"queue", "queue2", "capsfilter", "identity", "capssetter", "valve"};
+
+// GstVideoConverter works line by line in the format that it unpacks to. When that is the output's own format, its
+// steps run in place in the output frame.
+bool converts_in_place(std::string_view factory, GstCaps* caps) {
+  GstVideoInfo info;
+  return (factory == "videoconvert" || factory == "videoscale" || factory == "videoconvertscale") &&
+         gst_structure_has_name(gst_caps_get_structure(caps, 0), "video/x-raw") &&
+         gst_video_info_from_caps(&info, caps) && info.finfo->unpack_format == info.finfo->format;
+}
+
+std::string_view factory_name(GstElement* element) {
+  GstElementFactory* factory = gst_element_get_factory(element);
+  return factory != nullptr ? GST_OBJECT_NAME(factory) : "";
+}
+
+/// The pad of an element that stands behind `peer`: a bin's ghost pad stands for a pad inside it, and the other side of
+/// one, where a way comes out of the bin, for the pad that the ghost pad is linked to. Null: it is linked to none.
+Ptr<GstPad> past_bins(Ptr<GstPad> peer) {
+  while (peer && GST_IS_PROXY_PAD(peer.get())) {
+    if (GST_IS_GHOST_PAD(peer.get())) {
+      peer.reset(gst_ghost_pad_get_target(GST_GHOST_PAD(peer.get())));
+      continue;
+    }
+    GstProxyPad* internal = gst_proxy_pad_get_internal(GST_PROXY_PAD(peer.get()));
+    const Ptr<GstPad> ghost(internal != nullptr ? GST_PAD(internal) : nullptr);
+    peer.reset(ghost ? gst_pad_get_peer(ghost.get()) : nullptr);
+  }
+  return peer;
+}
+
+/// Look at the element that feeds `sinkpad` with `caps`, past those that only hand buffers on.
+Upstream find_upstream(GstPad* sinkpad, GstCaps* caps) {
+  Upstream found = Upstream::as_declared;
+  Ptr<GstPad> pad(GST_PAD(gst_object_ref(sinkpad)));
+  while (pad) {
+    Ptr<GstPad> peer(gst_pad_get_peer(pad.get()));
+    pad.reset();
+    peer = past_bins(std::move(peer));
+    if (!peer) break;
+    const Ptr<GstElement> owner(gst_pad_get_parent_element(peer.get()));
+    GstElement* element = owner.get();
+    peer.reset();
+    if (element == nullptr) break;
+    const std::string_view name = factory_name(element);
+    const bool passes =
+        GST_IS_BASE_TRANSFORM(element) && gst_base_transform_is_passthrough(GST_BASE_TRANSFORM(element));
+    const auto* const entry =
+        std::find_if(known.begin(), known.end(), [&](const Known& candidate) { return candidate.factory == name; });
+    if (entry != known.end()) found = entry->upstream;
+    if (!passes && converts_in_place(name, caps)) found = Upstream::reads;
+    if (passes || std::find(hands_on.begin(), hands_on.end(), name) != hands_on.end()) {
+      pad.reset(gst_element_get_static_pad(element, "sink"));
+    }
+  }
+  return found;
+}
+
+struct PoolState {
+  std::shared_ptr<SinkCore> core;
+  guint row_bytes = 1;  ///< of a row, or a multiple, where upstream knows GstVideoMeta
+  GstAllocator* allocator = nullptr;
+  GstVideoInfo info;
+  gsize bytes = 0;
+  std::mutex mutex;
+  std::vector<GstBuffer*> spare;  ///< host buffers that came back: fresh ones would cost a page fault every 4 KiB
+};
+
+struct GstGpumapPool {
+  GstBufferPool base;
+  PoolState* state;
+};
+struct GstGpumapPoolClass {
+  GstBufferPoolClass base;
+};
+
+G_DEFINE_TYPE(GstGpumapPool, gpumap_pool, GST_TYPE_BUFFER_POOL)
+
+PoolState& state_of(GstBufferPool* pool) {
+  return *reinterpret_cast<GstGpumapPool*>(pool)->state;
+}
+
+const gchar** pool_get_options(GstBufferPool* /*pool*/) {
+  static const gchar* options[] = {GST_BUFFER_POOL_OPTION_VIDEO_META, GST_BUFFER_POOL_OPTION_VIDEO_ALIGNMENT, nullptr};
+  return options;
+}
+
+gboolean pool_set_config(GstBufferPool* pool, GstStructure* config) {
+  PoolState& state = state_of(pool);
+  GstCaps* caps = nullptr;
+  guint size = 0;
+  guint min_buffers = 0;
+  guint max_buffers = 0;
+  if (!gst_buffer_pool_config_get_params(config, &caps, &size, &min_buffers, &max_buffers) || caps == nullptr ||
+      !gst_video_info_from_caps(&state.info, caps)) {
+    GST_WARNING_OBJECT(pool, "not a configuration for raw video: %" GST_PTR_FORMAT, static_cast<void*>(config));
+    return FALSE;
+  }
+  const bool asked = gst_buffer_pool_config_has_option(config, GST_BUFFER_POOL_OPTION_VIDEO_ALIGNMENT) != 0;
+  const bool knows_meta = gst_buffer_pool_config_has_option(config, GST_BUFFER_POOL_OPTION_VIDEO_META) != 0;
+  const guint row_bytes = knows_meta ? state.row_bytes : 1;
+  if (asked || row_bytes > 1) {
+    GstVideoAlignment alignment;
+    gst_video_alignment_reset(&alignment);  // who asks for the option need not say which: GStreamer 1.28's videotestsrc
+    if (asked) gst_buffer_pool_config_get_video_alignment(config, &alignment);
+    for (guint& plane : alignment.stride_align) plane = std::max(plane, row_bytes - 1);
+    if (!gst_video_info_align(&state.info, &alignment)) return FALSE;
+    if (asked) gst_buffer_pool_config_set_video_alignment(config, &alignment);
+  }
+  state.bytes = std::max<gsize>(size, state.info.size);
+  // The ring blocks when it is empty, so the number of buffers needs no second bound here.
+  gst_buffer_pool_config_set_params(config, caps, static_cast<guint>(state.bytes), min_buffers, 0);
+  return GST_BUFFER_POOL_CLASS(gpumap_pool_parent_class)->set_config(pool, config);
+}
+
+gboolean pool_start(GstBufferPool* pool) {
+  PoolState& state = state_of(pool);
+  try {
+    state.core->provision(state.bytes);
+  } catch (const std::exception& error) {
+    state.core->report(error);
+    return FALSE;
+  }
+  return TRUE;  // buffers are made when they are asked for: a slot is a lease, not a thing to keep in stock
+}
+
+void drop_spare(PoolState& state) {
+  const std::lock_guard lock(state.mutex);
+  for (GstBuffer* buffer : state.spare) gst_buffer_unref(buffer);
+  state.spare.clear();
+}
+
+gboolean pool_stop(GstBufferPool* pool) {
+  drop_spare(state_of(pool));
+  return GST_BUFFER_POOL_CLASS(gpumap_pool_parent_class)->stop(pool);
+}
+
+GstBuffer* host_buffer(PoolState& state) {
+  {
+    const std::lock_guard lock(state.mutex);
+    if (!state.spare.empty()) {
+      GstBuffer* buffer = state.spare.back();
+      state.spare.pop_back();
+      return buffer;
+    }
+  }
+  GstBuffer* buffer = gst_buffer_new();
+  gst_buffer_append_memory(buffer, memory_new(state.allocator, std::make_unique<FrameMemory>(state.bytes), state.bytes,
+                                              static_cast<GstMemoryFlags>(0)));
+  return buffer;
+}
+
+GstFlowReturn pool_acquire(GstBufferPool* pool, GstBuffer** out, GstBufferPoolAcquireParams* params) {
+  PoolState& state = state_of(pool);
+  if (GST_BUFFER_POOL_IS_FLUSHING(pool)) return GST_FLOW_FLUSHING;
+  std::unique_ptr<FrameMemory> bytes;
+  try {
+    const auto stopped = [pool] { return GST_BUFFER_POOL_IS_FLUSHING(pool) != 0; };
+    const bool waits = params == nullptr || (params->flags & GST_BUFFER_POOL_ACQUIRE_FLAG_DONTWAIT) == 0;
+    const auto patience = waits ? SinkCore::Patience::waits : SinkCore::Patience::does_not_wait;
+    const RingStatus status = state.core->acquire(state.bytes, bytes, stopped, patience);
+    if (GST_BUFFER_POOL_IS_FLUSHING(pool)) return GST_FLOW_FLUSHING;
+    if (status == RingStatus::timeout) return GST_FLOW_EOS;  // as GstBufferPool says it
+    // Where only the element flushes, the pool is in order: a decoder takes anything but a buffer for an error.
+  } catch (const std::exception& error) {
+    state.core->report(error);
+    return GST_FLOW_ERROR;
+  }
+  GstBuffer* buffer = nullptr;
+  if (bytes) {
+    buffer = gst_buffer_new();
+    gst_buffer_append_memory(
+        buffer, memory_new(state.allocator, std::move(bytes), state.bytes, static_cast<GstMemoryFlags>(0)));
+  } else {
+    buffer = host_buffer(state);
+  }
+  gst_buffer_add_video_meta_full(buffer, GST_VIDEO_FRAME_FLAG_NONE, GST_VIDEO_INFO_FORMAT(&state.info),
+                                 GST_VIDEO_INFO_WIDTH(&state.info), GST_VIDEO_INFO_HEIGHT(&state.info),
+                                 GST_VIDEO_INFO_N_PLANES(&state.info), state.info.offset, state.info.stride);
+  *out = buffer;
+  return GST_FLOW_OK;
+}
+
+void pool_release(GstBufferPool* pool, GstBuffer* buffer) {
+  PoolState& state = state_of(pool);
+  // Slots go back by dropping the lease. Host memory is kept, unless someone still shares it.
+  const FrameMemory* bytes =
+      gst_buffer_n_memory(buffer) == 1 ? frame_memory(gst_buffer_peek_memory(buffer, 0)) : nullptr;
+  const bool host = bytes != nullptr && bytes->is_host() && gst_buffer_is_all_memory_writable(buffer) &&
+                    gst_buffer_get_size(buffer) == state.bytes;
+  if (host && gst_buffer_pool_is_active(pool)) {
+    gst_buffer_foreach_meta(
+        buffer,
+        [](GstBuffer*, GstMeta** meta, gpointer) -> gboolean {
+          *meta = nullptr;
+          return TRUE;
+        },
+        nullptr);
+    const std::lock_guard lock(state.mutex);
+    state.spare.push_back(buffer);
+    return;
+  }
+  gst_buffer_unref(buffer);
+}
+
+void gpumap_pool_finalize(GObject* object) {
+  PoolState* state = reinterpret_cast<GstGpumapPool*>(object)->state;
+  drop_spare(*state);
+  gst_clear_object(&state->allocator);
+  delete state;
+  G_OBJECT_CLASS(gpumap_pool_parent_class)->finalize(object);
+}
+
+void gpumap_pool_class_init(GstGpumapPoolClass* klass) {
+  G_OBJECT_CLASS(klass)->finalize = gpumap_pool_finalize;
+  klass->base.get_options = pool_get_options;
+  klass->base.set_config = pool_set_config;
+  klass->base.start = pool_start;
+  klass->base.stop = pool_stop;
+  klass->base.acquire_buffer = pool_acquire;
+  klass->base.release_buffer = pool_release;
+}
+
+void gpumap_pool_init(GstGpumapPool* self) {
+  self->state = new PoolState;
+  gst_video_info_init(&self->state->info);
+  self->state->allocator = GST_ALLOCATOR(gst_object_ref(wrapping_allocator()));
+}
+
+/// The buffer pool (transfer full) that gpumapsink offers for raw video: each buffer is a slot, with a GstVideoMeta and
+/// the alignment that upstream asks for, and rows of `row_bytes` (a power of 2) or a multiple where upstream knows
+/// GstVideoMeta. Buffers that upstream means to read are host memory of the same layout.
+GstBufferPool* pool_new(std::shared_ptr<SinkCore> core, guint row_bytes) {
+  auto* self = static_cast<GstGpumapPool*>(g_object_new(gpumap_pool_get_type(), nullptr));
+  self->state->core = std::move(core);
+  self->state->row_bytes = row_bytes;
+  return GST_BUFFER_POOL(gst_object_ref_sink(self));
+}
 
 /// What follows `srcpad` takes of `offered`, in system memory; null where there is no one to ask.
 Ptr<GstCaps> taken_downstream(GstPad* srcpad, GstCaps* offered) {

@@ -14,9 +14,17 @@
 #include "gpumap/device.hpp"
 #include "gst/channel/channel.hpp"
 #include "gst/cuda/cuda_slots.hpp"
-#include "gst/src/caps_error.hpp"
 
 namespace gpumap::gst {
+
+/// The elements at the two ends of a ring, in messages.
+struct ElementNames {
+  const char* takes = "gpumapsink";  ///< frames from upstream
+  const char* gives = "gpumapsrc";   ///< them to downstream
+};
+
+/// Why what follows `pad` does not take these caps, in memory:GPUMap or in system memory, and what to do about it.
+[[nodiscard]] std::string refusal_text(GstPad* pad, const GstCaps* caps, const ElementNames& names);
 
 /// What leaves gpumapsrc and gpumapupload: caps as downstream likes them, buffers that are the slots.
 /// Thread safety: the streaming thread only, except where a member says otherwise.
@@ -138,5 +146,8 @@ class SrcOutput {
   std::exception_ptr failed_;  ///< the last frame, at the last moment
   std::atomic<guint64> host_copies_{0};
 };
+
+/// The caps of an upstream that names none.
+inline constexpr const char* bytes_name = "application/octet-stream";
 
 }  // namespace gpumap::gst

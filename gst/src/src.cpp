@@ -42,8 +42,7 @@
 #include "gst/link/access.hpp"
 #include "gst/link/inlet.hpp"
 #include "gst/property_table.hpp"
-#include "gst/sink/sink_properties.hpp"
-#include "gst/src/src_queries.hpp"
+#include "gst/sink/sink_element.hpp"
 #include "gst/src/src_stream.hpp"
 
 GST_DEBUG_CATEGORY_EXTERN(gpumap_src_debug);

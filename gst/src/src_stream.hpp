@@ -16,9 +16,40 @@
 #include "gst/property_table.hpp"
 #include "gst/ptr.hpp"
 #include "gst/src/output.hpp"
-#include "gst/src/time_shift.hpp"
 
 namespace gpumap::gst {
+
+/// Two pipelines have two base times, and perhaps two clocks: what is due at a moment there is due at that moment here.
+/// Keeps what is to be added to the running time of the gpumapsink's pipeline for that of the gpumapsrc's.
+/// Thread safety: value() from any thread, the rest in the streaming thread.
+class TimeShift {
+ public:
+  /// `src`: the gpumapsrc, which owns this.
+  explicit TimeShift(GstElement* src) : src_(src) {}
+
+  void reset();
+  /// A flush resets the running time of the gpumapsink's pipeline. From any thread, before a frame comes behind it.
+  void begin_anew_there(const Channel& channel);
+  /// Look at both base times (and, once a second, at two clocks), which pauses, flushes and late starts change. True
+  /// where the value has changed. `anew`: a segment begins, whose first frame may be due at another moment.
+  [[nodiscard]] bool update(const Channel& channel, bool anew);
+  [[nodiscard]] GstClockTimeDiff value() const noexcept { return shift_; }
+
+ private:
+  [[nodiscard]] GstClockTimeDiff compute(const Channel& channel);
+  [[nodiscard]] GstClockTimeDiff compute_from(const Channel& channel, const Channel::FarTime& there);
+
+  GstElement* src_;
+  std::atomic<GstClockTimeDiff> shift_{0};
+  Channel::SinkTime there_;
+  GstClockTime here_ = GST_CLOCK_TIME_NONE;
+  bool playing_ = false;
+  bool estimated_ = false;  ///< a side was not playing yet
+  bool two_clocks_ = false;
+  gint64 looked_at_us_ = 0;  ///< of two clocks
+  /// Of the gpumapsink's pipeline, which has it until it plays again.
+  std::atomic<GstClockTime> ended_base_{GST_CLOCK_TIME_NONE};
+};
 
 struct SrcSettings {
   std::string channel = "default";
@@ -172,5 +203,18 @@ class SrcStream {
   std::atomic<bool> asked_{false};  ///< there may be such an event: written under the lock, with it
   unsigned flushing_ = inactive;
 };
+
+// What the src pads of gpumapsrc and gpumapupload answer. Mostly upstream of the sink pad knows.
+
+struct SrcSettings;
+class SrcStream;
+
+/// Answer a query on the src pad. `settings`: the properties, for what is asked before the start. From any thread.
+[[nodiscard]] gboolean answer_src_query(SrcStream& stream, const SrcSettings& settings, GstPad* pad, GstQuery* query);
+/// Answer a CAPS query on `pad`: what frames are of now, in either memory, and which media types upstream of `sinkpad`
+/// can give. So an element with pads of several kinds (a muxer) is linked at the right one, as behind a queue, and a
+/// branch may be added or replaced while frames flow. Formats that do not fit are refused once frames flow, with the
+/// reason and the remedy, which a link has no words for. From any thread.
+[[nodiscard]] gboolean answer_caps(GstPad* pad, GstPad* sinkpad, GstQuery* query);
 
 }  // namespace gpumap::gst

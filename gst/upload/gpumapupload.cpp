@@ -43,10 +43,9 @@
 #include "gst/ptr.hpp"
 #include "gst/sink/core.hpp"
 #include "gst/sink/gather.hpp"
-#include "gst/sink/sink_properties.hpp"
-#include "gst/sink/sink_queries.hpp"
+#include "gst/sink/sink_element.hpp"
 #include "gst/src/output.hpp"
-#include "gst/src/src_queries.hpp"
+#include "gst/src/src_stream.hpp"
 
 GST_DEBUG_CATEGORY_STATIC(gpumap_upload_debug);
 #define GST_CAT_DEFAULT gpumap_upload_debug

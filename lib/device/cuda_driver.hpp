@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "device/cuda_api.hpp"
-#include "device/dynamic_library.hpp"
-#include "device/health.hpp"
+#include "device/gpu_device.hpp"
+#include "device/unique_fd.hpp"
 
 namespace gpumap {
 

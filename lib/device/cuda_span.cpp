@@ -8,7 +8,7 @@
 #include <new>
 #include <utility>
 
-#include "device/cuda_free.hpp"
+#include "device/resident_registry.hpp"
 #include "gpumap/error.hpp"
 #include "gpumap/latency.hpp"
 

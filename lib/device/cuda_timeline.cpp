@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "device/cuda_free.hpp"
+#include "device/resident_registry.hpp"
 #include "gpumap/error.hpp"
 
 namespace gpumap {

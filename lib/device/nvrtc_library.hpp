@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "device/dynamic_library.hpp"
+#include "device/unique_fd.hpp"
 
 // What gpumap uses of NVRTC's interface, declared here for the same reason, and checked in the same way, as
 // device/cuda_api.hpp.

@@ -17,7 +17,6 @@
 
 #include "device/budget.hpp"
 #include "device/gpu_device.hpp"
-#include "device/health.hpp"
 #include "gpumap/fence.hpp"
 
 namespace gpumap {

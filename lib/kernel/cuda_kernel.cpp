@@ -11,11 +11,10 @@
 #include <utility>
 #include <vector>
 
-#include "device/cuda_free.hpp"
 #include "device/resident_registry.hpp"
 #include "gpumap/error.hpp"
 #include "kernel/compile/compilers.hpp"
-#include "queue/executable.hpp"
+#include "queue/queues.hpp"
 
 namespace gpumap {
 namespace {

@@ -10,7 +10,7 @@
 #include "gpumap/error.hpp"
 #include "kernel/compile/compilers.hpp"
 #include "kernel/load_kernel.hpp"
-#include "queue/executable.hpp"
+#include "queue/queues.hpp"
 
 namespace gpumap {
 namespace {

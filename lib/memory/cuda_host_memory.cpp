@@ -6,7 +6,6 @@
 
 #include "device/budget.hpp"
 #include "device/cuda_driver.hpp"
-#include "device/cuda_free.hpp"
 #include "device/resident_registry.hpp"
 
 namespace gpumap {

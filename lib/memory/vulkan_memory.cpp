@@ -14,7 +14,6 @@
 #endif
 
 #include "device/cuda_driver.hpp"
-#include "device/cuda_free.hpp"
 #include "device/resident_registry.hpp"
 #include "device/unique_fd.hpp"
 #include "device/vulkan_device.hpp"

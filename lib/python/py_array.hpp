@@ -5,7 +5,6 @@
 #pragma once
 #include <cstdint>
 
-#include "py_hold.hpp"
 #include "py_support.hpp"
 
 namespace gpumap::python {

@@ -4,13 +4,15 @@
 #include <pthread.h>
 #include <time.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <cstdarg>
 #include <cstdio>
 
-namespace gpumap::python {
+#include "py_objects.hpp"
 
+namespace gpumap::python {
 namespace {
 
 std::atomic<bool> forked{false};
@@ -192,4 +194,112 @@ const char* read_path(PyObject* path, Ref& keep) {
   return keep ? PyUnicode_AsUTF8AndSize(keep.get(), nullptr) : nullptr;
 }
 
+void Hold::used_by(void* stream) {
+  if (std::find(streams_.begin(), streams_.end(), stream) == streams_.end()) {
+    streams_.push_back(stream);
+  }
+}
+
+gpumap_status MemoryHold::wait_on_stream(void* stream) {
+  const gpumap_fence fence = gpumap_cuda_fence(stream);
+  return gpumap_memory_wait(memory_, &fence, GPUMAP_FOREVER);
+}
+
+gpumap_status MemoryHold::flush() {
+  gpumap_memory_info info = GPUMAP_INIT(gpumap_memory_info);
+  const gpumap_status status = gpumap_memory_get_info(memory_, &info);
+  return status != GPUMAP_OK || info.host == nullptr ? status : gpumap_memory_flush(memory_, 0, info.bytes);
+}
+
+void MemoryHold::give_back() {
+  if (is_forked_child()) {
+    return;
+  }
+  for (void* stream : streams()) {
+    const gpumap_fence fence = gpumap_cuda_fence(stream);
+    gpumap_memory_used_by(memory_, &fence);
+  }
+  gpumap_memory_free(memory_);
+}
+
+gpumap_status SlotHold::wait_on_stream(void* stream) {
+  const gpumap_fence fence = gpumap_cuda_fence(stream);
+  return gpumap_slot_wait(slot_, &fence, GPUMAP_FOREVER);
+}
+
+gpumap_status SlotHold::join_streams(gpumap_fence& fence, bool& fenced) {
+  fenced = !streams().empty();
+  if (!fenced) {
+    return GPUMAP_OK;
+  }
+  void* first = streams().front();
+  for (size_t other = 1; other < streams().size(); ++other) {
+    const char* error = nullptr;
+    if (!cuda_stream_after(context_, first, streams()[other], error)) {
+      std::fprintf(stderr, "gpumap: a stream that uses a slot cannot be waited for: %s\n", error);
+      return GPUMAP_ERROR_NOT_SUPPORTED;
+    }
+  }
+  fence = gpumap_cuda_fence(first);
+  return GPUMAP_OK;
+}
+
+gpumap_status SlotHold::release() {
+  gpumap_fence fence = GPUMAP_INIT(gpumap_fence);
+  bool fenced = false;
+  const gpumap_status joined = join_streams(fence, fenced);
+  return joined != GPUMAP_OK ? joined : gpumap_slot_release(slot_, fenced ? &fence : nullptr);
+}
+
+void SlotHold::give_back() {
+  if (slot_ == nullptr || is_forked_child()) {
+    return;
+  }
+  const gpumap_status status = release();
+  if (status != GPUMAP_OK && status != GPUMAP_ERROR_INVALID) {
+    std::fprintf(stderr, "gpumap: a slot stays in use: %s: %s\n", gpumap_status_name(status), gpumap_last_error());
+  }
+}
+
 }  // namespace gpumap::python
+
+// The module gpumap._core. Loading it opens no driver.
+
+namespace gpumap::python {
+
+PyTypeObject* add_type(PyObject* module, const char* name, PyType_Spec& spec, PyTypeObject* base) {
+  PyObject* type =
+      base == nullptr ? PyType_FromSpec(&spec) : PyType_FromSpecWithBases(&spec, reinterpret_cast<PyObject*>(base));
+  if (type == nullptr || PyModule_AddObjectRef(module, name, type) != 0) {
+    return nullptr;
+  }
+  return reinterpret_cast<PyTypeObject*>(type);
+}
+
+namespace {
+
+PyModuleDef definition = {PyModuleDef_HEAD_INIT,
+                          "gpumap._core",
+                          "gpumap's library in Python: see gpumap.",
+                          -1,
+                          nullptr,
+                          nullptr,
+                          nullptr,
+                          nullptr,
+                          nullptr};
+
+}  // namespace
+
+}  // namespace gpumap::python
+
+PyMODINIT_FUNC PyInit__core() {
+  using namespace gpumap::python;
+  Ref module(PyModule_Create(&definition));
+  const uint32_t version = gpumap_version();
+  const Ref text(PyUnicode_FromFormat("%u.%u.%u", version >> 16, (version >> 8) & 255U, version & 255U));
+  const bool complete =
+      module && text && watch_process() && PyModule_AddObjectRef(module.get(), "__version__", text.get()) == 0 &&
+      add_array_type(module.get()) && add_device_types(module.get()) && add_ring_types(module.get()) &&
+      add_kernel_type(module.get()) && add_gst_functions(module.get());
+  return complete ? module.release() : nullptr;
+}

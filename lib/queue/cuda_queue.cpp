@@ -13,7 +13,6 @@
 #include "device/cuda_timeline.hpp"
 #include "gpumap/error.hpp"
 #include "memory/gpu_mapping.hpp"
-#include "queue/executable.hpp"
 
 namespace gpumap {
 namespace {

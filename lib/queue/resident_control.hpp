@@ -16,7 +16,6 @@
 #include "device/resident_registry.hpp"
 #include "gpumap/fence.hpp"
 #include "gpumap/queue.hpp"
-#include "queue/executable.hpp"
 #include "queue/queues.hpp"
 #include "queue/turn.h"
 

@@ -21,7 +21,6 @@
 #include "gpumap/error.hpp"
 #include "gpumap/memory.hpp"
 #include "memory/gpu_mapping.hpp"
-#include "queue/executable.hpp"
 #include "queue/queues.hpp"
 #include "queue/resident_control.hpp"
 #include "queue/turn.h"

@@ -14,7 +14,6 @@
 #include "gpumap/error.hpp"
 #include "memory/gpu_mapping.hpp"
 #include "memory/vulkan_allocation.hpp"
-#include "queue/executable.hpp"
 #include "queue/queues.hpp"
 
 namespace gpumap {

@@ -12,7 +12,7 @@
 
 #include "gpumap/copy.hpp"
 #include "gpumap/error.hpp"
-#include "ring/bell.hpp"
+#include "ring/control_block.hpp"
 #include "ring/ring_state.hpp"
 #include "ring/slot_ops.hpp"
 

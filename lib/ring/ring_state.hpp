@@ -70,7 +70,7 @@ class PendingSlots {
 
  private:
   std::unique_ptr<ReadFences[]> fences_;
-  std::atomic<std::uint32_t> count_{0};  // seq_cst: part of the emptiness test before a sleep, see bell.hpp
+  std::atomic<std::uint32_t> count_{0};  // seq_cst: part of the emptiness test before a sleep, see Bell
   std::mutex lock_;
   std::vector<std::uint32_t> slots_;
 };

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <atomic>
 
-#include "ring/bell.hpp"
+#include "ring/control_block.hpp"
 
 namespace gpumap::ring {
 namespace {

@@ -35,8 +35,8 @@ namespace gpumap::ring {
 ///
 /// Nobody touches the slot's words or memory before the CAS is won; what was read earlier is thrown away on failure.
 ///
-/// All accesses are seq_cst: the bell (bell.hpp) needs push and the emptiness test in one total order with its own
-/// word, and on x86-64 only the compare-and-swaps, which are full barriers anyway, cost more than a plain access.
+/// All accesses are seq_cst: a Bell needs push and the emptiness test in one total order with its own word, and on
+/// x86-64 only the compare-and-swaps, which are full barriers anyway, cost more than a plain access.
 
 struct Ticket {
   std::uint64_t sequence = 0;

@@ -6,9 +6,9 @@
 #include "gpumap/cuda.hpp"
 #include "gpumap/device.hpp"
 #include "gpumap/error.hpp"
-#include "gst/cuda/cuda_caps.hpp"
-#include "gst/cuda/cuda_frame.hpp"
-#include "gst/memory/video_layout.hpp"
+#include "gst/cuda/gst_cuda_context.hpp"
+#include "gst/cuda/gst_cuda_memory.hpp"
+#include "gst/memory/frame_format.hpp"
 #include "pipeline.hpp"
 
 namespace gpumap::gst::test {

@@ -6,7 +6,7 @@
 #include <atomic>
 #include <fstream>
 
-#include "gst/cuda/cuda_caps.hpp"
+#include "gst/cuda/gst_cuda_context.hpp"
 #include "gst/memory/memory_caps.hpp"
 #include "pipeline.hpp"
 #include "temporary_folder.hpp"

@@ -10,7 +10,6 @@
 
 #include "gst/radio/radio.hpp"
 #include "gst/radio/radio_metas.hpp"
-#include "gst/radio/sample_times.hpp"
 #include "soapysrc_sides.hpp"
 #include "watch.hpp"
 

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "copy/calibration.hpp"
-#include "copy/cpu_set.hpp"
+#include "copy/helpers.hpp"
 #include "copy_helpers.hpp"
 #include "gpumap/error.hpp"
 

@@ -21,7 +21,6 @@
 #include <thread>
 #include <vector>
 
-#include "copy/cpu_set.hpp"
 #include "copy/helpers.hpp"
 #include "copy_helpers.hpp"
 #include "gpumap/copy.hpp"

@@ -22,7 +22,6 @@
 #include "gpumap/kernel.h"
 #include "kernel/load_kernel.hpp"
 #include "open_device.hpp"
-#include "queue/executable.hpp"
 #include "queue/queues.hpp"
 
 // What launches take of the CUDA driver that is made up: kernels, graphs of one kernel, and multiprocessors in parts.

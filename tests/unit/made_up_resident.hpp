@@ -22,7 +22,6 @@
 #include "device/vulkan_device.hpp"
 #include "fake_cuda.hpp"
 #include "open_device.hpp"
-#include "queue/executable.hpp"
 #include "queue/queues.hpp"
 #include "queue/turn.h"
 

@@ -16,7 +16,6 @@
 #include <vector>
 
 #include "gpumap/latency.hpp"
-#include "ring/bell.hpp"
 #include "ring/control_block.hpp"
 #include "ring/ring_state.hpp"
 #include "ring/slot_ops.hpp"

@@ -7,7 +7,7 @@
 #include <random>
 #include <vector>
 
-#include "ring/bell.hpp"
+#include "ring/control_block.hpp"
 #include "ring_helpers.hpp"
 #include "test_helpers.hpp"
 

@@ -18,7 +18,7 @@
 #include <iostream>
 #include <new>
 
-#include "ring/bell.hpp"
+#include "ring/control_block.hpp"
 #include "ring_helpers.hpp"
 #include "test_helpers.hpp"
 

@@ -24,7 +24,7 @@
 #include <vector>
 
 #include "link_child.hpp"
-#include "rows.hpp"
+#include "top_rows.hpp"
 
 namespace gpumap::top {
 namespace {
@@ -179,7 +179,7 @@ TEST(TopTable, FitsIntoTheWindow) {
 std::string program() {
   const char* const named = std::getenv("GPUMAP_TOP");
   if (named != nullptr) return named;
-  return std::filesystem::read_symlink("/proc/self/exe").parent_path() / "../../lib/tools/top/gpumap-top";
+  return std::filesystem::read_symlink("/proc/self/exe").parent_path() / "../../lib/tools/gpumap-top";
 }
 
 struct Said {

@@ -23,7 +23,7 @@
 #include "gpumap/file.hpp"
 #include "kernel/compile/compilers.hpp"
 #include "kernel/load_kernel.hpp"
-#include "queue/executable.hpp"
+#include "queue/queues.hpp"
 
 namespace gpumap {
 namespace {

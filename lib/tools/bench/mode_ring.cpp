@@ -9,7 +9,7 @@
 
 #include "../../../tests/unit/fake_device.hpp"
 #include "bench.hpp"
-#include "ring/bell.hpp"
+#include "ring/control_block.hpp"
 
 namespace bench {
 namespace {

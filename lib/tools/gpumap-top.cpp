@@ -19,7 +19,7 @@
 #include <utility>
 #include <vector>
 
-#include "rows.hpp"
+#include "top_rows.hpp"
 
 namespace {
 

@@ -1,20 +1,25 @@
 // SPDX-License-Identifier: MIT
-// What a gpumapsrc does with what lies between frames: caps, segments, flushes, the end; and with events from
-// downstream.
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <utility>
 
+#include "gpumap/latency.hpp"
 #include "gst/channel/ends.hpp"
+#include "gst/channel/frame_origin.hpp"
 #include "gst/channel/pipeline_state.hpp"
+#include "gst/cuda/gst_cuda_context.hpp"
+#include "gst/memory/memory_caps.hpp"
 #include "gst/ptr.hpp"
 #include "gst/src/src_stream.hpp"
+
+// What a gpumapsrc does with what lies between frames: caps, segments, flushes, the end; and with events from
+// downstream.
 
 GST_DEBUG_CATEGORY_EXTERN(gpumap_src_debug);
 #define GST_CAT_DEFAULT gpumap_src_debug
 
 namespace gpumap::gst {
-
 namespace {
 
 /// Adds `shift` to the running time of all that lies in `segment`. GStreamer's own function measures a negative shift
@@ -287,6 +292,234 @@ bool SrcStream::send_upstream(GstEvent* event) {
   const bool handled = channel ? channel->send_upstream(event, push) : push(event);
   gst_object_unref(sinkpad);
   return handled;
+}
+
+namespace {
+
+constexpr gint64 between_looks_us = 1000000;
+/// Two clocks are read one after the other: a difference below this may be the time in between.
+constexpr GstClockTimeDiff clock_error = 2 * GST_MSECOND;
+
+/// A flush took sinks of the pipeline around a gpumapsrc out of PLAYING. That one plays on, and so does the running
+/// time, which no flush of gpumap's resets.
+bool keeps_base(GstElement* element) {
+  GST_OBJECT_LOCK(element);
+  const bool plays = GST_STATE(element) == GST_STATE_PLAYING;
+  GST_OBJECT_UNLOCK(element);
+  return plays;
+}
+
+/// The base time of an element's pipeline.
+struct Base {
+  GstClockTime time = GST_CLOCK_TIME_NONE;  ///< invalid: it does not play
+  bool settled = false;                     ///< it plays; otherwise look again
+};
+
+/// `old`: a base time that a flush has ended. The pipeline has it still until its sinks have a frame, and these go
+/// ahead. Look at the clock afterwards: a pipeline that begins to play meanwhile sets its clock before its base time,
+/// and both before its state.
+Base base_of(GstElement* element, bool playing, GstClockTime old) {
+  const bool settled = playing && !is_changing_state(element);
+  const bool plays = settled || is_in_playing(element);
+  const GstClockTime base = base_time_of(element);
+  if (plays || (playing && base != old && keeps_base(element))) return {base, settled};
+  // A live pipeline lets its elements play while the sink of one branch still waits for its first frame.
+  const GstClockTime coming = coming_base_time(element);
+  return {coming != old ? coming : GST_CLOCK_TIME_NONE, false};
+}
+
+/// While its pipeline does not play, the base time that this would have if it began now, at the running time at which
+/// it stopped.
+GstClockTimeDiff base_or_now(const Base& base, GstElement* element, GstClockTime now) {
+  if (GST_CLOCK_TIME_IS_VALID(base.time)) return static_cast<GstClockTimeDiff>(base.time);
+  const Ptr<GstElement> pipeline(top_level(element));
+  const GstClockTime stopped = gst_element_get_start_time(pipeline.get());
+  return GST_CLOCK_DIFF(GST_CLOCK_TIME_IS_VALID(stopped) ? stopped : 0, now);
+}
+
+}  // namespace
+
+void TimeShift::reset() {
+  shift_ = 0;
+  there_ = {};
+  here_ = GST_CLOCK_TIME_NONE;
+  playing_ = false;
+  estimated_ = false;
+  two_clocks_ = false;
+  looked_at_us_ = 0;
+  ended_base_ = GST_CLOCK_TIME_NONE;
+}
+
+void TimeShift::begin_anew_there(const Channel& channel) {
+  const Ptr<GstElement> sink(channel.sink());
+  if (sink) ended_base_ = base_time_of(sink.get());
+}
+
+GstClockTimeDiff TimeShift::compute_from(const Channel& channel, const Channel::FarTime& there) {
+  const Base base_here = base_of(src_, channel.src_playing(), GST_CLOCK_TIME_NONE);
+  const Ptr<GstClock> here(gst_element_get_clock(src_));
+  const GstClockTimeDiff now = monotonic_ns();
+  const GstClockTimeDiff now_there = now + there.ahead;
+  const bool shared = !here || is_monotonic(here.get());
+  const GstClockTimeDiff now_here = shared ? now : static_cast<GstClockTimeDiff>(gst_clock_get_time(here.get()));
+  two_clocks_ = !shared;
+  estimated_ = !there.playing || !base_here.settled;
+  // Running times: sums of clocks' times might overflow.
+  const GstClockTimeDiff run_there = there.playing ? now_there - there.base : there.stopped;
+  const GstClockTimeDiff run_here = now_here - base_or_now(base_here, src_, static_cast<GstClockTime>(now_here));
+  looked_at_us_ = g_get_monotonic_time();
+  return run_here - run_there;
+}
+
+GstClockTimeDiff TimeShift::compute(const Channel& channel) {
+  const Ptr<GstElement> sink(channel.sink());
+  if (!sink) {
+    const auto far = channel.far_time();
+    return far ? compute_from(channel, *far) : shift_.load();
+  }
+  GstClockTimeDiff shift = shift_;
+  estimated_ = false;
+  const Base base_there = base_of(sink.get(), channel.sink_playing(), ended_base_);
+  const Base base_here = base_of(src_, channel.src_playing(), GST_CLOCK_TIME_NONE);
+  const Ptr<GstClock> here(gst_element_get_clock(src_));
+  const Ptr<GstClock> there(gst_element_get_clock(sink.get()));
+  two_clocks_ = here && there && here != there;
+  if (same_pipeline(src_, sink.get())) {
+    shift = 0;
+  } else if (is_stopping(sink.get()) || (!here && !there)) {
+    estimated_ = true;  // what is left of a stream that ends is due when it always was; or neither side has played yet
+  } else {
+    estimated_ = !base_there.settled || !base_here.settled;
+    if (base_there.settled) ended_base_ = GST_CLOCK_TIME_NONE;
+    // A side that has not played yet has no clock. Its running time will begin when it plays: now, as far as is known.
+    const GstClockTime now_there = gst_clock_get_time(there ? there.get() : here.get());
+    const GstClockTime now_here = two_clocks_ ? gst_clock_get_time(here.get()) : now_there;
+    shift = base_or_now(base_there, sink.get(), now_there) - base_or_now(base_here, src_, now_here) +
+            GST_CLOCK_DIFF(now_there, now_here);
+  }
+  looked_at_us_ = g_get_monotonic_time();
+  return shift;
+}
+
+bool TimeShift::update(const Channel& channel, bool anew) {
+  const Channel::SinkTime there = channel.sink_time();
+  const GstClockTime here = base_time_of(src_);
+  const bool playing = channel.src_playing();
+  const bool changed = there != there_ || here != here_ || playing != playing_;
+  const bool again = two_clocks_ && g_get_monotonic_time() - looked_at_us_ > between_looks_us;
+  const bool known = estimated_ && !is_changing_state(src_) && there.playing && playing;
+  if (!changed && !again && !known && !anew) return false;
+  there_ = there;
+  here_ = here;
+  playing_ = playing;
+  const GstClockTimeDiff before = shift_;
+  const GstClockTimeDiff shift = compute(channel);
+  // Between two looks at the same clocks only their drift counts.
+  if (again && !changed && !known && !anew && std::llabs(shift - before) < clock_error) return false;
+  shift_ = shift;
+  return shift != before;
+}
+
+namespace {
+
+/// For how long the ring holds frames back before upstream has to wait; without end where that is not known.
+GstClockTime held_at_most(SrcStream& stream, GstPad* pad) {
+  const guint64 slots = stream.slots();
+  const Ptr<GstCaps> caps(gst_pad_get_current_caps(pad));
+  if (!caps) return GST_CLOCK_TIME_NONE;
+  gint frames = 0;
+  gint seconds = 0;
+  const bool known =
+      gst_structure_get_fraction(gst_caps_get_structure(caps.get(), 0), "framerate", &frames, &seconds) != 0 &&
+      frames > 0 && seconds > 0 && slots > 0;
+  return known ? gst_util_uint64_scale(slots * static_cast<guint64>(seconds), GST_SECOND, static_cast<guint64>(frames))
+               : GST_CLOCK_TIME_NONE;
+}
+
+/// As upstream of the gpumapsink answers.
+bool ask_upstream(SrcStream& stream, GstPad* pad, GstQuery* query) {
+  const Ptr<GstPad> far(stream.far_pad());
+  if (!far) return stream.ask_far(query);
+  const PeerAnswer answer = peer_query(far.get(), query);
+  if (answer == PeerAnswer::loop) {
+    GST_ELEMENT_ERROR(GST_OBJECT_PARENT(pad), CORE, NEGOTIATION,
+                      ("this gpumapsrc is upstream of the gpumapsink whose frames it takes: give one of them another "
+                       "channel"),
+                      (nullptr));
+  }
+  return answer == PeerAnswer::yes;
+}
+
+gboolean answer_latency(SrcStream& stream, GstPad* pad, GstQuery* query) {
+  gboolean live = FALSE;
+  GstClockTime min = 0;
+  GstClockTime max = GST_CLOCK_TIME_NONE;
+  const Ptr<GstQuery> upstream(gst_query_new_latency());
+  if (ask_upstream(stream, pad, upstream.get())) {
+    stream.add_sink_latency(upstream.get());
+    gst_query_parse_latency(upstream.get(), &live, &min, &max);
+  }
+  // The ring adds no delay of its own: a frame can be taken the moment it is published. But it can hold frames back.
+  const GstClockTime held = held_at_most(stream, pad);
+  max = GST_CLOCK_TIME_IS_VALID(max) && GST_CLOCK_TIME_IS_VALID(held) ? max + held : GST_CLOCK_TIME_NONE;
+  gst_query_set_latency(query, static_cast<gboolean>(live || stream.is_live()), min, max);
+  return TRUE;
+}
+
+/// The media types in `caps`, in every memory (transfer full).
+GstCaps* media_types_of(const GstCaps* caps) {
+  GstCaps* all = of_each_structure(caps, [](GstCaps* made, const GstStructure* structure, const auto*) {
+    gst_caps_append_structure(made, gst_structure_new_empty(gst_structure_get_name(structure)));
+  });
+  const Ptr<GstCaps> types(gst_caps_merge(gst_caps_new_empty(), all));  // each once
+  return offer_cuda(in_either_memory(types.get()));
+}
+
+}  // namespace
+
+gboolean answer_caps(GstPad* pad, GstPad* sinkpad, GstQuery* query) {
+  const Ptr<GstQuery> upstream(gst_query_new_caps(nullptr));
+  GstCaps* given = nullptr;
+  if (peer_query(sinkpad, upstream.get()) == PeerAnswer::yes) gst_query_parse_caps_result(upstream.get(), &given);
+  Ptr<GstCaps> answer(given == nullptr || gst_caps_is_any(given) ? gst_caps_new_any() : media_types_of(given));
+  if (const Ptr<GstCaps> now{gst_pad_get_current_caps(pad)}) {
+    const Ptr<GstCaps> plain(from_either_memory(now.get(), cuda_feature_name));
+    answer.reset(gst_caps_merge(offer_cuda(in_either_memory(plain.get())), answer.release()));
+  }
+  GstCaps* filter = nullptr;
+  gst_query_parse_caps(query, &filter);
+  if (filter != nullptr) answer.reset(gst_caps_intersect_full(filter, answer.get(), GST_CAPS_INTERSECT_FIRST));
+  gst_query_set_caps_result(query, answer.get());
+  return TRUE;
+}
+
+gboolean answer_src_query(SrcStream& stream, const SrcSettings& settings, GstPad* pad, GstQuery* query) {
+  GstObject* parent = GST_OBJECT_PARENT(pad);
+  switch (GST_QUERY_TYPE(query)) {
+    case GST_QUERY_LATENCY:
+      return answer_latency(stream, pad, query);
+    case GST_QUERY_SCHEDULING:
+      gst_query_set_scheduling(query, GST_SCHEDULING_FLAG_SEQUENTIAL, 1, -1, 0);
+      gst_query_add_scheduling_mode(query, GST_PAD_MODE_PUSH);
+      return TRUE;
+    case GST_QUERY_CAPS: {
+      Ptr<GstPad> far(stream.far_pad());
+      if (!far) far.reset(pad_of_sole_sink(GST_ELEMENT_CAST(parent), settings.channel, settings.socket_path));
+      if (!far || !gst_pad_is_linked(far.get())) break;
+      return answer_caps(pad, far.get(), query);
+    }
+    case GST_QUERY_ACCEPT_CAPS:
+    case GST_QUERY_ALLOCATION:
+      break;
+    case GST_QUERY_CONTEXT:
+      if (stream.answer_context(query)) return TRUE;
+      return static_cast<gboolean>(ask_upstream(stream, pad, query));
+    default:
+      if (asks_for_gpu_memory(query)) return static_cast<gboolean>(stream.gives_gpu_memory());
+      // upstream's to answer, as through a queue
+      return static_cast<gboolean>(ask_upstream(stream, pad, query));
+  }
+  return gst_pad_query_default(pad, parent, query);
 }
 
 }  // namespace gpumap::gst
