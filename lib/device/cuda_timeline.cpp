@@ -277,17 +277,31 @@ CudaTimeline::CudaTimeline(std::shared_ptr<GpuDevice> device, const CudaQueueOpt
 }
 
 CudaTimeline::~CudaTimeline() {
+  if (stream_ == nullptr) return;
   if (const CudaContext::CleanupScope scope(context_); scope) context_.driver().cuStreamDestroy(stream_);
+}
+
+void CudaTimeline::end() noexcept {
+  if (!partition_) return;
+  // Ends: what was submitted before has ended, or is given up.
+  const CudaFreeScope scope(context_);
+  if (!scope) return;
+  const std::lock_guard lock(stream_mutex_);
+  context_.driver().cuStreamDestroy(std::exchange(stream_, nullptr));
+  partition_.reset();
 }
 
 void CudaTimeline::check() {
   const CudaContext::Scope scope(context_);
+  const std::lock_guard lock(stream_mutex_);
+  if (stream_ == nullptr) return;
   const CUresult result = context_.driver().cuStreamQuery(stream_);
   if (result != CUDA_ERROR_NOT_READY) context_.check(result, "running kernels");
 }
 
 bool CudaTimeline::drain(std::chrono::nanoseconds longest) const noexcept {
   constexpr std::chrono::microseconds longest_sleep{200};
+  if (stream_ == nullptr) return true;
   try {
     const CudaContext::Scope scope(context_);
     const auto until = Clock::now() + longest;
@@ -305,7 +319,10 @@ bool CudaTimeline::drain(std::chrono::nanoseconds longest) const noexcept {
 bool end_stream(const std::shared_ptr<CudaTimeline>& timeline, std::uint64_t submitted,
                 const std::string& work) noexcept {
   timeline->end_demand();
-  if (timeline->drain(patience_at_end)) return true;
+  if (timeline->drain(patience_at_end)) {
+    timeline->end();
+    return true;
+  }
   try {
     const CudaContext::Scope scope(timeline->context());
     timeline->signal(submitted + 1);

@@ -80,6 +80,9 @@ class CudaTimeline : public Timeline {
   [[nodiscard]] bool drain(std::chrono::nanoseconds longest) const noexcept;
   /// Its share of the GPU is needed no longer: nothing more is launched on the stream.
   void end_demand() noexcept { demand_.reset(); }
+  /// The stream runs nothing, and nothing more will be asked of it: others may have its share of the GPU, however long
+  /// somebody keeps a fence.
+  void end() noexcept;
   [[nodiscard]] CUstream stream() const noexcept { return stream_; }
   [[nodiscard]] const CudaContext& context() const noexcept { return context_; }
   /// That the stream's kernels run on; 0: on all.
@@ -115,7 +118,8 @@ class CudaTimeline : public Timeline {
  private:
   std::unique_ptr<CudaPartition> partition_;  // null: the whole GPU
   std::optional<Residents::Demand> demand_;   // for the multiprocessors of that
-  CUstream stream_ = nullptr;
+  mutable std::mutex stream_mutex_;           // between its end and who looks what became of a fence
+  CUstream stream_ = nullptr;                 // null: ended
   std::atomic<std::uint64_t> due_{0};
 };
 

@@ -56,6 +56,8 @@ void KernelLauncher::watch_file(const KernelSettings& settings) {
 
 void KernelLauncher::choose_queue(const KernelPlan& plan) {
   if (queue_ && resident_ == plan.resident) return;
+  // Its share of the GPU is to be the new one's. It has nothing to do: its frames were waited for.
+  if (settings_.sm_share != 0) queue_.reset();
   queue_ = create_queue(plan.resident);
   multiprocessors_ = queue_->multiprocessors();
   const std::lock_guard lock(mutex_);
@@ -120,6 +122,8 @@ bool KernelLauncher::end() noexcept {
   try {
     const auto* gpu = dynamic_cast<const GpuDevice*>(device_.get());
     const auto patience = gpu != nullptr && gpu->stuck() ? patience_of_others : patience_at_end;
+    // Without one the launcher was to have another, and there was none.
+    if (!queue_) return all_done_ = last_.signalled();
     const auto done = [end = Clock::now() + patience](const Fence& fence) {
       const std::atomic<bool> never{false};
       return fence.wait(never, end) == WaitResult::ready;
@@ -555,6 +559,10 @@ void KernelLauncher::submit(const Job& job) {
 
 FrameOutput KernelLauncher::launch_on(const FrameInput& in, const FrameTarget& target) {
   check(in);
+  if (!queue_) {
+    throw Error(ErrorCode::invalid,
+                fmt::format("kernel {}: there was no queue for it before: see that error, and start anew", name_));
+  }
   const bool by_streams = in.mapping == nullptr || target.place == FrameTarget::Place::others;
   if (resident_ && by_streams && !launch_instead()) return {};
   const Queue::Current current(*queue_);
@@ -644,6 +652,7 @@ void KernelLauncher::submit_rest(Job& job) noexcept {
 
 /// What a frame that was given up has left on the queue, even if the GPU only waits for the frame.
 void KernelLauncher::hand_over() noexcept {
+  if (!queue_) return;
   try {
     Fence done = queue_->submit();
     const std::lock_guard lock(mutex_);

@@ -304,5 +304,46 @@ TEST_F(LaunchGpuTest, ALauncherRunsOnItsShare) {
   EXPECT_EQ(found[0.0], found[0.25]);
 }
 
+// A kernel that stayed until frames came that CUDA's streams order has the share still, which is more than half.
+TEST_F(LaunchGpuTest, ALauncherKeepsItsShareWhereItIsLaunchedInstead) {
+  KernelSettings settings;
+  settings.kernel = "checksum";
+  settings.backend = Backend::cuda;
+  settings.mode = KernelMode::automatic;
+  settings.sm_share = 0.6;
+  std::unique_ptr<KernelLauncher> launcher;
+  try {
+    launcher = std::make_unique<KernelLauncher>(settings, device_);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::not_supported) throw;
+    GTEST_SKIP() << error.what();
+  }
+  launcher->set_stream({}, {});
+  const std::size_t bytes = 45'679;
+  const auto memory = device_->allocate({Placement::bar, bytes}, Backend::cuda);
+  std::mt19937 random(5);
+  for (std::size_t i = 0; i < bytes; ++i) memory->host()[i] = static_cast<std::byte>(random());
+  memory->flush(0, bytes);
+  FrameInput in;
+  in.mapping = memory.get();
+  in.address = in.view.plane[0] = memory->address(Backend::cuda);
+  in.bytes = in.view.bytes = bytes;
+  std::vector<FrameOutput> kept;
+  std::vector<Words> found;
+  const std::uint32_t multiprocessors = launcher->multiprocessors();
+  EXPECT_NE(multiprocessors, 0U);
+  for (const bool by_streams : {false, true}) {
+    EXPECT_TRUE(!by_streams || launcher->use_streams());
+    kept.push_back(launcher->launch(in, {}));
+    EXPECT_EQ(kept.back().outcome, FrameOutput::Outcome::given);
+    const auto words = launcher->next_result();
+    ASSERT_TRUE(words);
+    found.push_back(*words);
+  }
+  EXPECT_FALSE(launcher->how().resident);
+  EXPECT_EQ(launcher->multiprocessors(), multiprocessors);
+  EXPECT_EQ(found[0], found[1]);
+}
+
 }  // namespace
 }  // namespace gpumap

@@ -369,6 +369,25 @@ TEST_F(CudaLaunchTest, TheDemandOfAShareEndsWithItsQueue) {
   residents.leave(guest);
 }
 
+// A frame that an application holds has one: a stream that is started anew asks for the same share.
+TEST_F(CudaLaunchTest, AShareIsFreeAgainWithItsQueue) {
+  const fake_cuda::Kernel kernel([](const gpumap_frame&) {});
+  const std::atomic<bool> never{false};
+  std::vector<Fence> fences;
+  for (unsigned i = 0; i < 3; ++i) {
+    const bool resident = i == 1;
+    auto queue = resident ? create_resident_queue(device_, {.cuda = {.sm_share = 0.75}}) : queue_of({.sm_share = 0.75});
+    EXPECT_EQ(queue->multiprocessors(), 96U);
+    if (!resident) queue->launch(kernel, {}, numbered(i));
+    fences.push_back(queue->submit());
+    queue.reset();
+    EXPECT_TRUE(fake_cuda::groups_in_use.empty());
+    EXPECT_TRUE(fences.back().signalled());
+    fences.back().timeline()->check();
+    EXPECT_EQ(queue_of()->wait(fences.back(), never), WaitResult::ready);
+  }
+}
+
 TEST_F(CudaLaunchTest, PriorityIsTheStreams) {
   for (const unsigned priority : {0U, 1U, 5U}) {
     const auto queue = queue_of({.priority = priority});
