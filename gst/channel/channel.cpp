@@ -395,6 +395,7 @@ void Channel::hand_on() const {
 bool Channel::send_upstream(GstEvent* event, const std::function<bool(GstEvent*)>& push) {
   const Ptr<GstElement> sink(GST_EVENT_TYPE(event) == GST_EVENT_SEEK ? this->sink() : nullptr);
   if (!sink) return push(event);
+  const SeekTurn turn(sink.get(), event);
   {
     const std::lock_guard lock(mutex_);
     ++seeks_;

@@ -135,7 +135,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   void flush(GstEvent* event);  ///< FLUSH_START or FLUSH_STOP; takes it
   void pass(GstEvent* event);   ///< an event that is not serialized, past the queue; takes it
   /// Sends an event upstream of the sink by `push`, which takes it. No lock is held meanwhile: a seek waits for
-  /// streaming threads, and these may wait for a change of state.
+  /// streaming threads, and these may wait for a change of state. Seeks with a flush take turns, see SeekTurn.
   [[nodiscard]] bool send_upstream(GstEvent* event, const std::function<bool(GstEvent*)>& push);
   /// Waits for the seeks of send_upstream(). A source that is stopped and started while it seeks would wait for its new
   /// streaming thread until the pipeline plays.

@@ -5,15 +5,22 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <chrono>
+#include <condition_variable>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <set>
+#include <thread>
 #include <vector>
 
 #include "gpumap/printable.hpp"
 #include "gst/channel/channel.hpp"
 #include "gst/channel/pipeline_state.hpp"
 #include "gst/ptr.hpp"
+
+GST_DEBUG_CATEGORY_EXTERN(gpumap_sink_debug);
+#define GST_CAT_DEFAULT gpumap_sink_debug
 
 namespace gpumap::gst {
 
@@ -220,6 +227,67 @@ EventOnItsWay::EventOnItsWay(const void* place, GstEvent* event)
 
 EventOnItsWay::~EventOnItsWay() {
   innermost_event = before_;
+}
+
+namespace {
+
+constexpr std::chrono::seconds patience_for_turn(5);
+
+struct Turn {
+  std::thread::id thread;
+  int seeks = 0;  ///< of that thread, one within the other
+};
+
+/// Who has the turn in each pipeline. Never destroyed: threads may outlive it at exit.
+struct Turns {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::map<const GstElement*, Turn> of;
+};
+
+Turns& turns() {
+  static auto* const turns = new Turns;
+  return *turns;
+}
+
+bool flushes(GstEvent* seek) {
+  GstSeekFlags flags = GST_SEEK_FLAG_NONE;
+  gst_event_parse_seek(seek, nullptr, nullptr, &flags, nullptr, nullptr, nullptr, nullptr);
+  return (flags & GST_SEEK_FLAG_FLUSH) != 0;
+}
+
+}  // namespace
+
+SeekTurn::SeekTurn(GstElement* sink, GstEvent* seek) {
+  if (!flushes(seek)) return;
+  pipeline_.reset(top_level(sink));
+  const auto own = std::this_thread::get_id();
+  Turns& all = turns();
+  std::unique_lock lock(all.mutex);
+  const auto is_free = [&] {
+    const auto turn = all.of.find(pipeline_.get());
+    return turn == all.of.end() || turn->second.thread == own;
+  };
+  if (!all.changed.wait_for(lock, patience_for_turn, is_free)) {
+    GST_WARNING_OBJECT(sink, "another seek has not ended for 5 s: this one does not wait any longer");
+    pipeline_.reset();
+    return;
+  }
+  Turn& turn = all.of[pipeline_.get()];
+  turn.thread = own;
+  ++turn.seeks;
+}
+
+SeekTurn::~SeekTurn() {
+  if (!pipeline_) return;
+  Turns& all = turns();
+  {
+    const std::lock_guard lock(all.mutex);
+    const auto turn = all.of.find(pipeline_.get());
+    if (--turn->second.seeks > 0) return;
+    all.of.erase(turn);
+  }
+  all.changed.notify_all();
 }
 
 }  // namespace gpumap::gst

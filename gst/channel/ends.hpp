@@ -6,6 +6,8 @@
 #include <memory>
 #include <string>
 
+#include "gst/ptr.hpp"
+
 namespace gpumap::gst {
 
 class Channel;
@@ -66,6 +68,22 @@ class EventOnItsWay {
   const GstEventType type_;
   const guint32 number_;
   bool came_round_ = false;
+};
+
+/// While it lives, no other thread seeks with a flush upstream of a gpumapsink in the same pipeline. The state lock of
+/// a pipeline keeps its application's seeks apart, but other pipelines and processes seek there, too: their flushes
+/// would mix, and a source that pushes between one's end and the other's beginning fails, or waits for ever.
+class SeekTurn {
+ public:
+  /// Waits for the turn, 5 s at most: then the seek goes on without it. A thread that has the turn may seek again. No
+  /// lock is held while it has it. `seek`: one without a flush waits for streaming threads, and needs no turn.
+  SeekTurn(GstElement* sink, GstEvent* seek);
+  ~SeekTurn();
+  SeekTurn(const SeekTurn&) = delete;
+  SeekTurn& operator=(const SeekTurn&) = delete;
+
+ private:
+  Ptr<GstElement> pipeline_;  ///< null: this is no turn
 };
 
 }  // namespace gpumap::gst

@@ -318,9 +318,13 @@ gboolean event(GstBaseSink* sink, GstEvent* event) {
       state.core->set_flushing(false);
       (void)base_event(sink, event);
       // The end of one flush is no end of another, whose thread may wait for the lock that this one has, and whose
-      // pipeline for that thread: a frame that came in between would wait for that pipeline.
+      // pipeline for that thread: a frame that came in between would wait for that pipeline. Upstream sees that at the
+      // pad: it would take an event that is refused for an error.
       if (state.flushes > 0) {
         state.core->set_flushing(true);
+        GST_OBJECT_LOCK(sink->sinkpad);
+        GST_PAD_SET_FLUSHING(sink->sinkpad);
+        GST_OBJECT_UNLOCK(sink->sinkpad);
         base_event(sink, gst_event_new_flush_start());
       }
       return TRUE;

@@ -64,7 +64,7 @@ void SrcStream::begin_anew() {
   GST_INFO_OBJECT(element_, "a new stream after EOS: flushing what follows");
   ended_ = false;
   gst_pad_push_event(pad_, gst_event_new_flush_start());
-  gst_pad_push_event(pad_, gst_event_new_flush_stop(FALSE));
+  end_flush(gst_event_new_flush_stop(FALSE));
   mend_states_soon(element_);  // this thread has the pad's lock
 }
 
@@ -191,9 +191,11 @@ GstEvent* SrcStream::flush_stop_for_here(GstEvent* event) {
 void SrcStream::send_now(GstEvent* event, From from) {
   switch (GST_EVENT_TYPE(event)) {
     case GST_EVENT_FLUSH_START:
-      if (GST_PAD_MODE(pad_) == GST_PAD_MODE_PUSH) flushes_downstream_ = true;
-      gst_pad_push_event(pad_, event);
+      ++flushes_beginning_;
+      ++flushes_open_;
+      begin_flush(event);
       set_flushing(open, true);
+      --flushes_beginning_;
       return;
     case GST_EVENT_FLUSH_STOP:
       flush_stop(event, from);
@@ -203,10 +205,33 @@ void SrcStream::send_now(GstEvent* event, From from) {
   }
 }
 
+/// Ends a flush of what follows. Another one that has begun in another thread goes on: that thread may wait for this
+/// one, and a frame that came in between for that thread's pipeline. Takes `stop`.
+void SrcStream::end_flush(GstEvent* stop) {
+  gst_pad_push_event(pad_, stop);
+  {
+    const std::lock_guard lock(mutex_);
+    if (flushes_beginning_ == 0 && (flushing_ & open) == 0) return;
+  }
+  GST_INFO_OBJECT(element_, "another flush has begun");
+  begin_flush();
+  set_flushing(open, true);
+}
+
+void SrcStream::begin_flush(GstEvent* start) {
+  // A pad that is not active lets nothing through.
+  if (GST_PAD_MODE(pad_) == GST_PAD_MODE_PUSH) flushes_downstream_ = true;
+  gst_pad_push_event(pad_, start != nullptr ? start : gst_event_new_flush_start());
+}
+
 void SrcStream::flush_stop(GstEvent* event, From from) {
   // Without a FLUSH_START before it the task still waits for a frame, and holds the lock.
   set_flushing(ending, true);
   set_flushing(open, false);
+  // So does a frame that came between the end of another flush and this one.
+  const bool is_open = flushes_open_ > 0;
+  if (is_open) --flushes_open_;
+  if (is_open && !flushes_downstream_) begin_flush();
   GST_PAD_STREAM_LOCK(pad_);
   {
     const std::lock_guard lock(mutex_);
@@ -217,9 +242,8 @@ void SrcStream::flush_stop(GstEvent* event, From from) {
   output_.forget_keeping();
   drops_ = false;
   unlinked_ = false;  // the task is started below, and finds out anew
-  // A pad that is not active lets nothing through.
   if (GST_PAD_MODE(pad_) == GST_PAD_MODE_PUSH) flushes_downstream_ = false;
-  gst_pad_push_event(pad_, event);
+  end_flush(event);
   // Upstream of the sink sends the next one itself behind a flush of its own.
   owes_segment_ = from == From::application && segment_ != nullptr;
   if (const auto channel = this->channel()) {

@@ -98,6 +98,7 @@ void SrcStream::start(const SrcSettings& settings) {
   frames_ = 0;
   bytes_ = 0;
   left_flushing_ = flushes_downstream_.exchange(false);
+  flushes_open_ = 0;
   const std::lock_guard lock(mutex_);
   flushing_ &= ~static_cast<unsigned>(open);
   played_ = false;
@@ -415,7 +416,7 @@ void SrcStream::step() {
     gst_pad_pause_task(pad_);
     return;
   }
-  if (std::exchange(left_flushing_, false)) gst_pad_push_event(pad_, gst_event_new_flush_stop(FALSE));
+  if (std::exchange(left_flushing_, false)) end_flush(gst_event_new_flush_stop(FALSE));
   if (std::exchange(owes_segment_, false)) push_segment();
   if (has_given_all()) {
     if (!started_) push_stream_start();

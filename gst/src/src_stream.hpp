@@ -161,6 +161,8 @@ class SrcStream {
   // Any thread.
   enum class From { sink, application };
   void send_now(GstEvent* event, From from);
+  void begin_flush(GstEvent* start = nullptr);
+  void end_flush(GstEvent* stop);
   void flush_stop(GstEvent* event, From from);
   [[nodiscard]] bool start_task();
   void restart_task();
@@ -190,6 +192,8 @@ class SrcStream {
   std::atomic<bool> live_{false};
   std::atomic<bool> unlinked_{false};            ///< downstream took no more, for nothing was linked there
   std::atomic<bool> flushes_downstream_{false};  ///< a FLUSH_START was pushed, its FLUSH_STOP not yet
+  std::atomic<int> flushes_beginning_{0};        ///< threads within a FLUSH_START
+  std::atomic<int> flushes_open_{0};             ///< that came without their FLUSH_STOP
 
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -2,7 +2,9 @@
 // Flushes reach every wait: on a full ring, for a frame, for a preroll. Afterwards the stream goes on.
 #include <gst/check/gstharness.h>
 
+#include <algorithm>
 #include <atomic>
+#include <functional>
 #include <thread>
 #include <utility>
 
@@ -256,6 +258,142 @@ TEST(Flush, TheEndOfOneIsNoEndOfAnother) {
   flushes.other.join();
   EXPECT_TRUE(gst_pad_send_event(in.get(), gst_event_new_flush_stop(TRUE)));
   EXPECT_FALSE(flushes.now());
+}
+
+[[nodiscard]] bool is_flushing(GstElement* sink) {
+  GST_BASE_SINK_PREROLL_LOCK(sink);
+  const bool flushing = GST_BASE_SINK(sink)->flushing != 0;
+  GST_BASE_SINK_PREROLL_UNLOCK(sink);
+  return flushing;
+}
+
+/// Calls `at_event` for each event of a flush that leaves the pad "src" of `element`.
+void watch_flushes(GstElement* element, std::function<GstPadProbeReturn(GstEventType)>& at_event) {
+  const Pad out(gst_element_get_static_pad(element, "src"));
+  gst_pad_add_probe(
+      out.get(), static_cast<GstPadProbeType>(GST_PAD_PROBE_TYPE_EVENT_DOWNSTREAM | GST_PAD_PROBE_TYPE_EVENT_FLUSH),
+      [](GstPad*, GstPadProbeInfo* info, gpointer own) {
+        const GstEventType type = GST_EVENT_TYPE(GST_PAD_PROBE_INFO_EVENT(info));
+        return (*static_cast<std::function<GstPadProbeReturn(GstEventType)>*>(own))(type);
+      },
+      &at_event, nullptr);
+}
+
+// Of the two that begins first is not through yet when the other one ends. Upstream takes it for an error when an event
+// is refused at a pad that does not flush.
+TEST(Flush, TheEndOfOneLeavesThePadFlushingForAnother) {
+  std::atomic<bool> begins{false}, goes_on{false};
+  std::function<GstPadProbeReturn(GstEventType)> at_event = [&](GstEventType type) {
+    if (type == GST_EVENT_FLUSH_START && !begins.exchange(true)) {
+      EXPECT_TRUE(eventually([&] { return goes_on.load(); }));
+    }
+    return GST_PAD_PROBE_DROP;
+  };
+  Pipeline pipeline("appsrc ! gpumapsink name=sink  gpumapsrc name=src ! fakesink");
+  ASSERT_NE(pipeline.set_state(GST_STATE_PAUSED), GST_STATE_CHANGE_FAILURE);
+  watch_flushes(pipeline.element("src"), at_event);
+  const Pad in(gst_element_get_static_pad(pipeline.element("sink"), "sink"));
+  std::thread other([&] { EXPECT_TRUE(gst_pad_send_event(in.get(), gst_event_new_flush_start())); });
+  EXPECT_TRUE(eventually([&] { return begins.load(); }));
+  EXPECT_TRUE(gst_pad_send_event(in.get(), gst_event_new_flush_stop(TRUE)));
+  EXPECT_TRUE(is_flushing(pipeline.element("sink")));
+  EXPECT_TRUE(GST_PAD_IS_FLUSHING(in.get()));
+  goes_on = true;
+  other.join();
+  EXPECT_TRUE(gst_pad_send_event(in.get(), gst_event_new_flush_stop(TRUE)));
+  EXPECT_FALSE(is_flushing(pipeline.element("sink")));
+  EXPECT_FALSE(GST_PAD_IS_FLUSHING(in.get()));
+}
+
+// The same behind the gpumapsrc, where the application flushes its pipeline while the other one seeks.
+TEST(Flush, TheEndOfOneIsNoEndOfAnotherBehindTheSrc) {
+  const std::string channel = new_channel();
+  Pipeline from("appsrc ! gpumapsink name=sink channel=" + channel);
+  const Pad in(gst_element_get_static_pad(from.element("sink"), "sink"));
+  std::thread other;
+  std::atomic<bool> met{false}, over{false};
+  std::function<GstPadProbeReturn(GstEventType)> at_event = [&](GstEventType type) {
+    if (type == GST_EVENT_FLUSH_STOP && !met.exchange(true)) {
+      other = std::thread([&] {
+        EXPECT_TRUE(gst_pad_send_event(in.get(), gst_event_new_flush_start()));
+        over = true;
+      });
+      EXPECT_TRUE(eventually([&] { return over.load(); }));
+    }
+    return GST_PAD_PROBE_OK;
+  };
+  Pipeline to("gpumapsrc name=src channel=" + channel + " ! fakesink name=out");
+  ASSERT_NE(from.set_state(GST_STATE_PAUSED), GST_STATE_CHANGE_FAILURE);
+  ASSERT_NE(to.set_state(GST_STATE_PAUSED), GST_STATE_CHANGE_FAILURE);
+  watch_flushes(to.element("src"), at_event);
+  flush(to.element("src"));
+  EXPECT_TRUE(is_flushing(to.element("out")));
+  other.join();
+  EXPECT_TRUE(gst_pad_send_event(in.get(), gst_event_new_flush_stop(FALSE)));
+  EXPECT_FALSE(is_flushing(to.element("out")));
+}
+
+// Both have begun when the first one ends. The frame that prerolls in between does not keep the second from its end.
+TEST(Flush, AFrameBetweenTwoEndsKeepsNobody) {
+  const std::string channel = new_channel();
+  Pipeline from("appsrc name=in ! gpumapsink async=false channel=" + channel);
+  Pipeline to("gpumapsrc name=src channel=" + channel + " ! fakesink name=out");
+  ASSERT_NE(from.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  ASSERT_NE(to.set_state(GST_STATE_PAUSED), GST_STATE_CHANGE_FAILURE);
+  GstElement* const src = to.element("src");
+  for (int count = 0; count < 2; ++count) ASSERT_TRUE(gst_element_send_event(src, gst_event_new_flush_start()));
+  ASSERT_TRUE(gst_element_send_event(src, gst_event_new_flush_stop(FALSE)));
+  ASSERT_EQ(gst_app_src_push_buffer(from.appsrc(), new_buffer(random_data(77, 1)).release()), GST_FLOW_OK);
+  ASSERT_TRUE(to.reach(GST_STATE_PAUSED)) << to.error();
+  std::atomic<bool> returned{false};
+  std::thread second([&] {
+    EXPECT_TRUE(gst_element_send_event(src, gst_event_new_flush_stop(FALSE)));
+    returned = true;
+  });
+  EXPECT_TRUE(eventually([&] { return returned.load(); }));
+  (void)to.set_state(GST_STATE_PLAYING);  // ends the wait of a frame
+  second.join();
+}
+
+// The source flushes for one after the other. The lock of a pipeline keeps only the seeks of its own application apart.
+TEST(Flush, SeeksOfTwoPipelinesTakeTurns) {
+  const std::string channel = new_channel();
+  Pipeline from("videotestsrc ! identity name=in ! video/x-raw,width=34,height=18 ! gpumapsink channel=" + channel);
+  Pipeline to("gpumapsrc channel=" + channel + " ! fakesink sync=false");
+  ASSERT_NE(from.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  ASSERT_TRUE(to.reach(GST_STATE_PLAYING));
+  ASSERT_TRUE(from.reach(GST_STATE_PLAYING));
+  struct Flushes {
+    std::atomic<int> open{0}, most{0}, ended{0};
+  } flushes;
+  const Pad out(gst_element_get_static_pad(from.element("in"), "src"));
+  gst_pad_add_probe(
+      out.get(), static_cast<GstPadProbeType>(GST_PAD_PROBE_TYPE_EVENT_DOWNSTREAM | GST_PAD_PROBE_TYPE_EVENT_FLUSH),
+      [](GstPad*, GstPadProbeInfo* info, gpointer own) {
+        auto& all = *static_cast<Flushes*>(own);
+        const GstEventType type = GST_EVENT_TYPE(GST_PAD_PROBE_INFO_EVENT(info));
+        if (type == GST_EVENT_FLUSH_START) {
+          all.most = std::max(all.most.load(), ++all.open);
+          // Another one that is to come would be here by now.
+          static_cast<void>(eventually([&] { return all.most > 1; }, 300ms));
+        } else if (type == GST_EVENT_FLUSH_STOP) {
+          --all.open;
+          ++all.ended;
+        }
+        return GST_PAD_PROBE_OK;
+      },
+      &flushes, nullptr);
+  const auto seek = [](Pipeline& pipeline) {
+    EXPECT_TRUE(gst_element_seek_simple(pipeline.get(), GST_FORMAT_TIME, GST_SEEK_FLAG_FLUSH, 3 * GST_SECOND));
+  };
+  for (int round = 0; round < 3; ++round) {
+    std::thread other([&] { seek(to); });
+    seek(from);
+    other.join();
+  }
+  EXPECT_EQ(flushes.most, 1);
+  EXPECT_EQ(flushes.ended, 6);
+  EXPECT_EQ(from.error() + to.error(), "");
 }
 
 // The sink's stream goes on, so nobody but the gpumapsrc can say its segment again.
