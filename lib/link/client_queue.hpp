@@ -2,10 +2,12 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 
 #include "link/client_block.hpp"
+#include "prefetch.hpp"
 
 namespace gpumap::link {
 
@@ -17,6 +19,13 @@ class ClientQueue {
   ClientQueue(BasicClientBlock<Word>& block, std::uint32_t slots, std::uint64_t first_ticket = 0)
       : block_(block), slots_(slots), entries_(entries_for(slots)), next_(first_ticket), oldest_(first_ticket) {}
 
+  /// Fetch what offer() will write; what the caller does in between hides the way.
+  void expect_offer(std::uint32_t slot) const noexcept {
+    constexpr std::size_t line = 64;
+    for (std::size_t at = 0; at < sizeof(Shown); at += line) {
+      prefetch_to_write(reinterpret_cast<const std::byte*>(&block_.shown[slot]) + at);
+    }
+  }
   /// Show the client a frame. True when the client sleeps and must be woken. Precondition: `slot` is not shown to it.
   /// `lost` gets a slot that the client left unread for a whole lap, which only a client that lies does: that slot is
   /// no longer shown.

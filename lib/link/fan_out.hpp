@@ -47,6 +47,12 @@ class FanOut {
     while (const auto slot = clients_[client]->queue.withdraw()) release(*slot, client);
   }
 
+  /// publish() of this slot follows.
+  void expect_publish(std::uint32_t slot) const noexcept {
+    for (const auto& client : clients_) {
+      if (client) client->queue.expect_offer(slot);
+    }
+  }
   /// Show a frame to every client that may have it, by `show(client)`, and wake those that sleep, by `wake(client)`.
   /// Precondition: no client has `slot`. When no client gets the frame, the slot is free at once.
   template <typename Show, typename Wake>

@@ -132,6 +132,7 @@ void LinkServer::State::drop(std::uint32_t index, link::Why why, const std::stri
   shutdown(gone->socket.get(), SHUT_RDWR);
   event.gone = std::move(gone);
   events.push_back(std::move(event));
+  look_for_unread();
   changed.notify_all();
   wake_service();
 }
@@ -165,6 +166,7 @@ void LinkServer::State::deliver(Client& client, link::Bytes&& bytes) {
     drop(client.who.index, link::Why::stalled, fmt::format("it left {} messages unread", longest_backlog));
     return;
   }
+  look_for_unread();
   wake_service();
 }
 
@@ -337,11 +339,15 @@ void LinkServer::publish(WriteLease& lease, const FrameInfo& info) {
   hand_on();
 }
 
-void LinkServer::State::show(ReadLease lease, std::span<const std::byte> note) {
+void LinkServer::State::show(ReadLease lease, std::span<const std::byte> note, std::unique_lock<std::mutex>& lock) {
+  fan.expect_publish(lease.slot());
   // A frame whose upload hangs is dropped: the ring keeps its slot until the upload is done.
-  const Fence& written = lease.written();
-  const bool hangs = !written.signalled() && written.wait_for(patience_at_end) != WaitResult::ready;
-  const std::lock_guard lock(mutex);
+  bool hangs = false;
+  if (const Fence& written = lease.written(); !written.signalled()) {
+    lock.unlock();
+    hangs = written.wait_for(patience_at_end) != WaitResult::ready;
+    lock.lock();
+  }
   if (hangs) {
     ++handed_on.frames;
     ++handed_on.unseen;
@@ -385,12 +391,12 @@ void LinkServer::hand_on() {
   if (!state.process.here()) [[unlikely]]
     return;
   const std::lock_guard order(state.order);
+  std::unique_lock lock(state.mutex);
   for (;;) {
     ReadLease lease;
     if (state.ring->receive(lease, Deadline{}) != RingStatus::ok) break;
-    state.show(std::move(lease));
+    state.show(std::move(lease), {}, lock);
   }
-  const std::lock_guard lock(state.mutex);
   state.collect_after_frames();
 }
 
@@ -406,8 +412,8 @@ void LinkServer::show(ReadLease lease, std::span<const std::byte> note) {
                                                 note.size(), max_link_note));
   }
   const std::lock_guard order(state.order);
-  if (lease) state.show(std::move(lease), note);
-  const std::lock_guard lock(state.mutex);
+  std::unique_lock lock(state.mutex);
+  if (lease) state.show(std::move(lease), note, lock);
   state.collect_after_frames();
 }
 
@@ -495,12 +501,15 @@ bool LinkServer::State::leaves_unread(const std::unique_ptr<Client>& client) {
   return client && client->who.leak == LinkLeak::no && client->backlog.size() > enough_unread;
 }
 
+void LinkServer::State::look_for_unread() noexcept {
+  unread.store(std::any_of(clients.begin(), clients.end(), leaves_unread), std::memory_order_relaxed);
+}
+
 bool LinkServer::wait_until_read(Deadline deadline) {
   State& state = *state_;
-  if (!state.process.here()) return true;
+  if (!state.process.here() || !state.unread.load(std::memory_order_relaxed)) return true;
   std::unique_lock lock(state.mutex);
-  const auto& clients = state.clients;
-  while (std::any_of(clients.begin(), clients.end(), State::leaves_unread)) {
+  while (state.unread.load(std::memory_order_relaxed)) {
     if (Clock::now() >= deadline) return false;
     state.changed.wait_until(lock, deadline);
   }

@@ -115,7 +115,8 @@ struct LinkServer::State {
   State(const State&) = delete;
   State& operator=(const State&) = delete;
 
-  void show(ReadLease lease, std::span<const std::byte> note = {});  ///< under `order`
+  /// Under `order` and `mutex`, which `lock` has; it is let go while the frame's upload is waited for.
+  void show(ReadLease lease, std::span<const std::byte> note, std::unique_lock<std::mutex>& lock);
   /// Acquire without sleeping, and collect meanwhile.
   [[nodiscard]] RingStatus spin_for_slot(WriteLease& lease, Deadline end);
 
@@ -129,6 +130,7 @@ struct LinkServer::State {
   void refuse_long_message(const Client& client, std::size_t bytes);  ///< drops the client
   void deliver(Client& client, link::Bytes&& bytes);
   [[nodiscard]] static bool leaves_unread(const std::unique_ptr<Client>& client);
+  void look_for_unread() noexcept;  ///< after each change of a backlog
   void send_to(Client& client, std::span<const std::byte> payload, bool at_once = false);
   void take_question(Client& client, const link::Ask& ask);
   [[nodiscard]] LinkClient describe(const Client& client);
@@ -187,7 +189,8 @@ struct LinkServer::State {
   std::map<std::uint32_t, link::Bytes> kept;
   LinkCounters counters;
   HandedOn handed_on;
-  Deadline watched_until{};  ///< an observer asked for a report lately
+  Deadline watched_until{};         ///< an observer asked for a report lately
+  std::atomic<bool> unread{false};  ///< some client leaves_unread(); changes under `mutex`
   std::vector<Event> events;
   std::vector<LinkQuestion> questions;
   bool asks_here = false;  ///< slots are acquired through the server, not at the ring itself

@@ -322,6 +322,7 @@ void LinkServer::State::flush(Client& client) {
       return;
     }
     client.backlog.pop_front();
+    look_for_unread();
   }
 }
 

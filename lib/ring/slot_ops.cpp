@@ -7,22 +7,8 @@
 #include "ring/control_block.hpp"
 
 namespace gpumap::ring {
+
 namespace {
-
-/// Fetch a line for writing, so that the store, or the locked operation, that follows does not wait for all of its way.
-void prefetch_to_write(const void* line) noexcept {
-#if defined(__x86_64__)
-  // The builtin gives this only where the compiler may assume the instruction; without it, it would fetch a shared
-  // copy. Processors that lack it take it for a no-op.
-  asm volatile("prefetchw %0" : : "m"(*static_cast<const char*>(line)));
-#else
-  __builtin_prefetch(line, 1);
-#endif
-}
-
-void prefetch_to_read(const void* line) noexcept {
-  __builtin_prefetch(line);
-}
 
 void make_free(ControlBlock& block, const Limits& limits, std::uint32_t slot) noexcept {
   // A push fails on a corrupt queue only: the slot is lost with it.
