@@ -49,7 +49,7 @@ namespace gpumap::link {
 /// A waker that died or lies delays the sleeper until its second look, 100 ms later at most.
 
 inline constexpr std::uint64_t block_magic = 0x6b6e'696c'2d70'6d67;  // "gmp-link" in memory
-inline constexpr std::uint32_t block_version = 2;
+inline constexpr std::uint32_t block_version = 3;
 inline constexpr std::size_t line_bytes = 128;  ///< as in a ring: x86 prefetches lines in pairs
 
 enum class Offer : std::uint8_t { none = 0, offered = 1, taken = 2, withdrawn = 3 };
@@ -139,7 +139,7 @@ struct BasicClientBlock {
   Word passed_over;                              ///< server: frames that the client's share had no slot for
   alignas(line_bytes) Word asleep;               ///< client: 1 while it sleeps
   alignas(line_bytes) Word returns;              ///< client: how many slots came back; a hint to look, not trusted
-  Word received;                                 ///< client: frames that it took, for observers
+  alignas(line_bytes) Word received;             ///< client: frames that it took, for observers: with each, so alone
   alignas(line_bytes) Word entry[max_slots];     ///< both
   alignas(line_bytes) Word returned[max_slots];  ///< client
   alignas(line_bytes) Shown shown[max_slots];    ///< server
@@ -148,7 +148,7 @@ using ClientBlock = BasicClientBlock<std::atomic<std::uint64_t>>;
 
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::is_standard_layout_v<ClientBlock>);
 static_assert(sizeof(Shown) == 128 && std::is_trivially_copyable_v<Shown>);
-static_assert(offsetof(ClientBlock, revoked) == 128 && offsetof(ClientBlock, entry) == 512);
+static_assert(offsetof(ClientBlock, revoked) == 128 && offsetof(ClientBlock, entry) == 640);
 
 [[nodiscard]] constexpr std::uint64_t entries_for(std::uint32_t slots) noexcept {
   return std::bit_ceil(std::uint64_t{slots});
