@@ -675,11 +675,11 @@ bool Channel::has_waiting() const {
   return held_ || (current_ && current_->ring().queued() != 0);
 }
 
-std::optional<Channel::Next> Channel::next_frame() {
+std::optional<Channel::Next> Channel::next_frame(const Ring& ring) {
   std::shared_ptr<ChannelRing> channel_ring;
   {
     const std::lock_guard lock(mutex_);
-    if (src_flushing_ || !items_.empty() || held_ || !current_) return std::nullopt;
+    if (src_flushing_ || !items_.empty() || held_ || !current_ || &current_->ring() != &ring) return std::nullopt;
     channel_ring = current_;
   }
   ReadLease lease;

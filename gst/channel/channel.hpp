@@ -244,9 +244,9 @@ class Channel : public std::enable_shared_from_this<Channel> {
     GstEvent* event = nullptr;          ///< event; transfer full
   };
   [[nodiscard]] Next next(Deadline deadline);
-  /// The next frame, where it is there, written, and no event or ring goes before it. As next(), whose thread may
+  /// The next frame, where it is there, in `ring`, written, and no event goes before it. As next(), whose thread may
   /// change between two calls. Nothing: see next().
-  [[nodiscard]] std::optional<Next> next_frame();
+  [[nodiscard]] std::optional<Next> next_frame(const Ring& ring);
   [[nodiscard]] bool has_waiting() const;  ///< something that next() has not given
   /// The ring that frames come from now; null: there is none. In the thread that calls next(): the ring of its last
   /// frame.

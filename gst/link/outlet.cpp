@@ -317,31 +317,32 @@ void Outlet::rest() {
 
 /// In the thread that put something into the channel: it may hold locks of GStreamer's, and waits for nobody here.
 void Outlet::hand_on() {
-  {
+  bool has_shown = false;
+  do {
     const std::unique_lock lock(step_, std::try_to_lock);
-    if (lock && !passing_ && !failed_ && !failure_) show_ready();
-  }
-  // Where the thread had the lock, it may have looked before this came.
-  if (channel_->has_waiting()) wake();
+    has_shown = lock && !passing_ && !failed_ && !failure_ && show_ready();
+    // Where the thread had the lock, it may have looked before this came.
+    if (!channel_->has_waiting()) return;
+  } while (has_shown);
+  wake();
 }
 
-/// Frames that nothing goes before, and that no client has to be waited for.
-void Outlet::show_ready() {
-  const auto server = this->server();
-  const auto is_free = [&] {
-    return server && !stopping_ && !flushing_ && moving_.empty() && server->wait_until_read(Deadline{}) &&
-           (!settings_.wait_for_connection || server->wait_for_client(Deadline{})) && channel_->src_ring() == ring_;
+/// A frame that nothing goes before, and that no client has to be waited for. False: there is none.
+bool Outlet::show_ready() {
+  const auto may_show = [this] {
+    return server_ && !stopping_ && !flushing_ && moving_.empty() && server_->wait_until_read(Deadline{}) &&
+           (!settings_.wait_for_connection || server_->wait_for_client(Deadline{}));
   };
   try {
-    while (is_free()) {
-      auto frame = channel_->next_frame();
-      if (!frame) return;
-      watch_time();
-      show(*frame);
-    }
+    auto frame = may_show() ? channel_->next_frame(*ring_) : std::nullopt;
+    if (!frame) return false;
+    watch_time(Deadline(std::chrono::nanoseconds(frame->lease.info().publish_ns)));
+    show(*frame);
+    return true;
   } catch (...) {
     failure_ = std::current_exception();
     wake();
+    return false;
   }
 }
 
@@ -352,7 +353,8 @@ void Outlet::step() {
   for (bool any = true; any && !stopping_;) {
     passing_ = true;
     Channel::Next next = channel_->next(Deadline{});
-    watch_time();  // after next(): a pipeline that was started meanwhile has its time before its first frame
+    watch_time(
+        Clock::now());  // after next(): a pipeline that was started meanwhile has its time before its first frame
     any = next.kind == Channel::Next::Kind::event || next.kind == Channel::Next::Kind::frame;
     if (next.kind == Channel::Next::Kind::event) forward(next.event, lock);
     if (next.kind == Channel::Next::Kind::frame) forward(next, lock);
@@ -497,9 +499,8 @@ void Outlet::check_layouts(GstBuffer* carrier, std::uint64_t bytes) {
 }
 
 /// Tells clients when the base time changes, or when the clock drifts away from CLOCK_MONOTONIC.
-void Outlet::watch_time() {
+void Outlet::watch_time(Deadline moment) {
   const Channel::SinkTime now = channel_->sink_time();
-  const Deadline moment = Clock::now();
   if (time_ && time_->playing && now == sink_time_ && moment < next_look_) return;
   sink_time_ = now;
   next_look_ = moment + between_looks;

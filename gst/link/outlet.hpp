@@ -75,8 +75,8 @@ class Outlet {
   void give_up(const std::exception& error);
   void wake();
   void hand_on();
-  void show_ready();
-  void watch_time();
+  [[nodiscard]] bool show_ready();
+  void watch_time(Deadline moment);
   void on_event(GstEvent* event);
   void flush(GstEvent* event);
   [[nodiscard]] std::shared_ptr<LinkServer> server();
@@ -116,7 +116,7 @@ class Outlet {
   std::vector<LinkText> owed_;         ///< for these: messages that were sent meanwhile and are not kept
   /// Slots of earlier rings that clients still have, kept for as long as a writer could still get them.
   std::list<std::pair<std::weak_ptr<Ring>, std::vector<ReadLease>>> left_;
-  std::shared_ptr<LinkServer> server_;  ///< written by the thread, under mutex_
+  std::shared_ptr<LinkServer> server_;  ///< written by the thread, under mutex_, and before a failure under step_, too
   std::map<std::uint32_t, LinkText> kept_;
   std::vector<std::string> names_;  ///< of kept events that have several names in one type
   std::optional<VideoLayout> layout_;
@@ -125,7 +125,7 @@ class Outlet {
   std::optional<Channel::FarTime> time_;           ///< the time that clients know
   Channel::SinkTime sink_time_;                    ///< at that moment
   GstClockTime ended_base_ = GST_CLOCK_TIME_NONE;  ///< the base time that the last flush ended
-  Deadline next_look_{};                           ///< when watch_time() looks again
+  Deadline next_look_{};                           ///< when watch_time() looks again at an unchanged time
   bool failed_ = false;
   std::uint64_t flushes_ = 0;   ///< under step_, as:
   bool passing_ = false;        ///< the thread has taken a frame or an event, which is not sent yet
