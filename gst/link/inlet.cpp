@@ -168,10 +168,7 @@ class Inlet::Far final : public FarSink {
     ++nudges_;
     if (taker_ == Taker::src) follows_->interrupt();
   }
-  std::uint64_t nudges() const noexcept override {
-    const std::lock_guard lock(turn_);
-    return nudges_;
-  }
+  std::uint64_t nudges() const noexcept override { return nudges_; }
   bool bring(const Ring& ring, std::uint64_t nudges, Deadline deadline) override {
     std::unique_lock lock(turn_);
     if (follows_ == nullptr || follows_->ring().get() != &ring) return false;
@@ -192,7 +189,8 @@ class Inlet::Far final : public FarSink {
     }
     lock.lock();
     taker_ = Taker::nobody;
-    left_ = Clock::now();
+    ++turns_;
+    away_ = false;
     failure_ = failure;
     has_message_ = next == LinkNext::message;
     handed_ = has_message_ || next == LinkNext::closed;
@@ -207,7 +205,7 @@ class Inlet::Far final : public FarSink {
     follows_ = &consumer;
     taker_ = Taker::inlet;
     handed_ = has_message_ = wanted_ = false;
-    left_ = {};
+    away_ = true;
   }
   /// Gives the inlet's turn away until it is the inlet's again, `limit` at most. True: it is; `has_message`: the src
   /// has left a message. Rethrows what the src met.
@@ -217,18 +215,18 @@ class Inlet::Far final : public FarSink {
     if (taker_ == Taker::inlet) {
       taker_ = Taker::nobody;
       if (std::exchange(wanted_, false)) {
-        left_ = Clock::now();
+        away_ = false;
         follows_->ring()->nudge_consumer();
       }
     }
-    const auto is_inlets = [&] {
-      return taker_ == Taker::nobody && (handed_ || ends_ || Clock::now() - left_ >= absence);
-    };
     const Deadline end = Clock::now() + limit;
-    while (!is_inlets()) {
+    while (taker_ == Taker::src || !(handed_ || ends_ || away_)) {
       const Deadline now = Clock::now();
       if (now >= end) return false;
-      turned_.wait_until(lock, std::min<Deadline>(end, taker_ == Taker::src ? end : now + absence));
+      const std::uint64_t turns = turns_;
+      turned_.wait_until(lock, taker_ == Taker::src ? end : std::min<Deadline>(end, now + absence),
+                         [this] { return taker_ == Taker::nobody && (handed_ || ends_); });
+      away_ = taker_ == Taker::nobody && turns_ == turns;
     }
     taker_ = Taker::inlet;
     handed_ = false;
@@ -289,7 +287,7 @@ class Inlet::Far final : public FarSink {
   const std::function<void()>* flush_ = nullptr;  ///< for one of them to do
   bool flushes_ = false;                          ///< one of them does it
 
-  mutable std::mutex turn_;  ///< of what follows
+  std::mutex turn_;  ///< of what follows
   std::condition_variable turned_;
   Taker taker_ = Taker::nobody;
   Inlet* inlet_ = nullptr;
@@ -299,8 +297,9 @@ class Inlet::Far final : public FarSink {
   std::exception_ptr failure_;       ///< or this; else look at the connection
   bool wanted_ = false;              ///< the src waits for its turn
   bool ends_ = false;
-  Deadline left_{};  ///< when the src last had its turn
-  std::uint64_t nudges_ = 0;
+  std::uint64_t turns_ = 0;               ///< of the src
+  bool away_ = false;                     ///< it has had none for a while
+  std::atomic<std::uint64_t> nudges_{0};  ///< grows under the lock
 };
 
 GType on_lost_type() {
