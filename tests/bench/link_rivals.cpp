@@ -15,11 +15,7 @@
 #include <gst/app/gstappsrc.h>
 #include <gst/gst.h>
 #include <signal.h>
-#include <spawn.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -39,10 +35,10 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <thread>
 #include <vector>
 
+#include "../unit/temporary_folder.hpp"
 #include "figures.hpp"
 #include "gst/elements.hpp"
 
@@ -261,55 +257,24 @@ class Consumer {
   Shared::Taker& taker_;
 };
 
-std::string make_folder() {
-  const auto folder = std::filesystem::temp_directory_path() / fmt::format("gpumap-rivals-{}", getpid());
-  std::filesystem::create_directory(folder);
-  return folder;
-}
-
 /// One of the processes, which is started again as often as it is gone.
-class Process {
+class Process : public bench::Child {
  public:
-  Process(const Options& options, std::string role) : options_(options), role_(std::move(role)) { start(); }
-  ~Process() { stop(SIGKILL); }
-  Process(const Process&) = delete;
-  Process& operator=(const Process&) = delete;
+  Process(const Options& options, const std::string& role)
+      : Child({"--role", role, "--folder", options.folder, "--memory", std::to_string(options.memory), "--pair",
+               std::to_string(options.pair), "--fps", std::to_string(options.fps), "--bytes",
+               std::to_string(options.bytes)}) {}
 
-  void stop(int signal) const {
-    kill(pid_, signal);
-    if (signal == SIGKILL) waitpid(pid_, nullptr, 0);
-  }
-  void start() {
-    std::vector<std::string> words{"link-rivals",
-                                   "--role",
-                                   role_,
-                                   "--folder",
-                                   options_.folder,
-                                   "--memory",
-                                   std::to_string(options_.memory),
-                                   "--pair",
-                                   std::to_string(options_.pair),
-                                   "--fps",
-                                   std::to_string(options_.fps),
-                                   "--bytes",
-                                   std::to_string(options_.bytes)};
-    std::vector<char*> argv;
-    for (std::string& word : words) argv.push_back(word.data());
-    argv.push_back(nullptr);
-    const int error = posix_spawn(&pid_, "/proc/self/exe", nullptr, nullptr, argv.data(), environ);
-    if (error != 0) throw std::system_error(error, std::generic_category(), "a process cannot be started");
+  void start_anew() {
+    send(SIGKILL);
+    start();
   }
   /// It has given up by itself: start it again, as often as that happens.
   bool revive() {
-    if (waitpid(pid_, nullptr, WNOHANG) != pid_) return false;
+    if (!has_ended()) return false;
     start();
     return true;
   }
-
- private:
-  const Options& options_;
-  const std::string role_;
-  pid_t pid_ = -1;
 };
 
 struct HandOver {
@@ -319,7 +284,8 @@ struct HandOver {
 
 /// One pair of elements while nobody dies.
 void hand_over(Options options, Shared& shared, HandOver& all) {
-  options.folder = make_folder();
+  const gpumap::TemporaryFolder folder;
+  options.folder = folder.path();
   new (&shared) Shared{};
   // The first frames wait for the witness to start.
   constexpr std::uint64_t unsteady = 20;
@@ -345,7 +311,6 @@ void hand_over(Options options, Shared& shared, HandOver& all) {
     if (took == 0 && seen > unsteady) ++all.lost;
   }
   all.torn += shared.witness.torn;
-  std::filesystem::remove_all(options.folder);
 }
 
 nlohmann::json to_json(const Options& options, HandOver& all) {
@@ -361,7 +326,8 @@ nlohmann::json to_json(const Options& options, HandOver& all) {
 /// One pair of elements and one way to die.
 nlohmann::json act(Options options, Shared& shared, const std::string& plot) {
   std::mt19937_64 random(options.seed);
-  options.folder = make_folder();
+  const gpumap::TemporaryFolder folder;
+  options.folder = folder.path();
   new (&shared) Shared{};
   unsigned restarts = 0, hangs = 0;
   std::uint64_t first = 0, made = 0;
@@ -378,10 +344,7 @@ nlohmann::json act(Options options, Shared& shared, const std::string& plot) {
           ++hangs;
           shared.witness.gaps_ns += static_cast<std::uint64_t>(bench::now_ns() - last);
           shared.witness.last_ns = bench::now_ns();
-          for (Process* one : {&producer, &witness, &victim}) {
-            one->stop(SIGKILL);
-            one->start();
-          }
+          for (Process* one : {&producer, &witness, &victim}) one->start_anew();
         }
         std::this_thread::sleep_for(std::chrono::milliseconds(5));
       }
@@ -403,21 +366,18 @@ nlohmann::json act(Options options, Shared& shared, const std::string& plot) {
         live_on(static_cast<std::int64_t>(100 + random() % 400) * ms);
       } while (shared.witness.frames < flowing);
       if (plot == "victim stopped") {
-        victim.stop(SIGSTOP);
+        victim.send(SIGSTOP);
         live_on(300 * ms);
-        victim.stop(SIGCONT);
+        victim.send(SIGCONT);
         continue;
       }
-      Process& dies = plot == "producer killed" ? producer : victim;
-      dies.stop(SIGKILL);
-      dies.start();
+      (plot == "producer killed" ? producer : victim).start_anew();
     }
     live_on(1000 * ms);
     took = bench::now_ns() - began;
     made = shared.made - first;
   }
   const std::uint64_t seen = shared.witness.frames;
-  std::filesystem::remove_all(options.folder);
   const auto in_ms = [](std::uint64_t ns) { return static_cast<double>(ns) / ms; };
   const double due = static_cast<double>(took) / 1e9 * options.fps;
   return {{"pair", pairs[options.pair].name},
@@ -496,18 +456,6 @@ void measure(const Options& options, Shared& shared) {
     throw std::runtime_error(options.json + ": cannot write");
 }
 
-Shared& shared_memory(int& descriptor) {
-  if (descriptor < 0) {
-    descriptor = memfd_create("gpumap-rivals", 0);  // the others inherit it
-    if (descriptor < 0 || ftruncate(descriptor, sizeof(Shared)) != 0) {
-      throw std::system_error(errno, std::generic_category(), "no shared memory");
-    }
-  }
-  void* memory = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
-  if (memory == MAP_FAILED) throw std::system_error(errno, std::generic_category(), "no shared memory");
-  return *static_cast<Shared*>(memory);
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -536,7 +484,7 @@ int main(int argc, char** argv) {
     gst_init(nullptr, nullptr);
     gst_plugin_register_static(GST_VERSION_MAJOR, GST_VERSION_MINOR, "gpumap", "gpumap", gpumap_register_elements,
                                GPUMAP_VERSION, "MIT/X11", "gpumap", "gpumap", "gpumap");
-    Shared& shared = shared_memory(options.memory);
+    Shared& shared = *static_cast<Shared*>(bench::map_shared(options.memory, sizeof(Shared)));
     if (!options.role.empty()) prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (options.role == "producer") return Producer(options, shared).run();
     if (options.role == "witness") return Consumer(options, shared, shared.witness).run();

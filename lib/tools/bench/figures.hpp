@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: MIT
-// What the benchmarks share: a clock, percentiles, a patient spin and the kernel that does nothing.
+// What the benchmarks share: a clock, percentiles, a patient spin, processes beside them and the kernel that does
+// nothing.
 #pragma once
 
+#include <sys/types.h>
+
+#include <cstddef>
 #include <cstdint>
 #include <gpumap/kernel.hpp>
 #include <gpumap/latency.hpp>
@@ -20,13 +24,8 @@ struct Summary {
   /// Each figure by that: of times that are of `parts` each, what one took.
   Summary& operator/=(double parts) noexcept;
 };
-/// Of sorted times, by nearest rank. There is one.
-[[nodiscard]] std::int64_t percentile(const std::vector<std::int64_t>& sorted_ns, double share);
-/// Sorts what it is given. Both throw std::runtime_error where a time is below 0: it is no time, nor are the others
-/// then.
+/// Sorts what it is given. Throws std::runtime_error where a time is below 0: it is no time, nor are the others then.
 [[nodiscard]] Summary summarise(std::vector<std::int64_t>& ns);
-/// Within 1%, of any number of frames.
-[[nodiscard]] Summary summarise(const gpumap::Histogram& times);
 [[nodiscard]] nlohmann::json to_json(const Summary& summary);
 
 /// "model name" of /proc/cpuinfo.
@@ -34,6 +33,33 @@ struct Summary {
 
 /// A kernel that reads and writes nothing, so that what is timed is the way to it.
 [[nodiscard]] gpumap::KernelSource nothing_kernel(gpumap::Backend backend);
+
+/// New memory for `bytes`, all 0, in which processes meet that inherit the descriptor; that of a process before it
+/// where the descriptor is not below 0. Throws std::system_error.
+[[nodiscard]] void* map_shared(int& descriptor, std::size_t bytes);
+
+/// This program once more, in a process of its own that goes with its owner. Thread safety: one thread.
+class Child {
+ public:
+  /// `words`: its arguments, the program's name excluded. Throws std::system_error.
+  explicit Child(std::vector<std::string> words);
+  ~Child();
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+
+  /// Nothing where it has ended. SIGKILL waits for its end.
+  void send(int signal);
+  /// Begin it anew, once it has ended.
+  void start();
+  /// Whether it has ended by itself since it was started.
+  [[nodiscard]] bool has_ended();
+  /// What waitpid() tells of it, once it ends by itself.
+  int wait();
+
+ private:
+  std::vector<std::string> words_;
+  pid_t pid_ = -1;  // -1: it has ended
+};
 
 inline std::int64_t now_ns() noexcept {
   return gpumap::monotonic_ns();

@@ -8,17 +8,13 @@
 // measured: kernels, and the elements (gpumap-latency --processes 2). Means show the scheduler too where there are
 // fewer cores than processes that spin; medians do not.
 #include <fmt/format.h>
-#include <spawn.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <csignal>
 #include <cstring>
-#include <system_error>
+#include <string>
 #include <thread>
 
 #include "../../../tests/unit/fake_device.hpp"
@@ -67,15 +63,7 @@ struct Taken {
 using Shared = std::array<Taken, max_link_clients>;
 
 Shared& shared_memory(int& descriptor) {
-  if (descriptor < 0) {
-    descriptor = memfd_create("gpumap-bench", 0);  // the others inherit it
-    if (descriptor < 0 || ftruncate(descriptor, sizeof(Shared)) != 0) {
-      throw std::system_error(errno, std::generic_category(), "no shared memory");
-    }
-  }
-  void* memory = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
-  if (memory == MAP_FAILED) throw std::system_error(errno, std::generic_category(), "no shared memory");
-  return *static_cast<Shared*>(memory);
+  return *static_cast<Shared*>(map_shared(descriptor, sizeof(Shared)));
 }
 
 /// In ordinary memory, which other processes map.
@@ -89,40 +77,6 @@ const std::byte* content_of(const Ring& ring, const ReadLease& lease) {
   return ring.mapping()->host() + lease.offset();
 }
 
-class Process {
- public:
-  Process(int memory, const std::string& path, unsigned number, std::uint64_t frames, std::chrono::microseconds spin) {
-    std::vector<std::string> words{"gpumap-bench",
-                                   "--consume",
-                                   path,
-                                   std::to_string(memory),
-                                   std::to_string(number),
-                                   std::to_string(frames),
-                                   std::to_string(spin.count())};
-    std::vector<char*> argv;
-    for (std::string& word : words) argv.push_back(word.data());
-    argv.push_back(nullptr);
-    const int error = posix_spawn(&pid_, "/proc/self/exe", nullptr, nullptr, argv.data(), environ);
-    if (error != 0) throw std::system_error(error, std::generic_category(), "a process cannot be started");
-  }
-  ~Process() {
-    if (pid_ <= 0) return;
-    kill(pid_, SIGKILL);
-    waitpid(pid_, nullptr, 0);
-  }
-  Process(const Process&) = delete;
-  Process& operator=(const Process&) = delete;
-  /// It has seen the server's end.
-  void wait() {
-    int status = 0;
-    waitpid(std::exchange(pid_, -1), &status, 0);
-    if (status != 0) throw std::runtime_error(fmt::format("a consumer ended with status {}", status));
-  }
-
- private:
-  pid_t pid_ = -1;
-};
-
 /// A server with so many consumers in other processes, for `frames` frames.
 class Served {
  public:
@@ -135,7 +89,9 @@ class Served {
     server_ = LinkServer::serve(ring_, how);
     for (Taken& one : shared) new (&one) Taken{};
     for (unsigned n = 0; n < consumers; ++n) {
-      processes_.push_back(std::make_unique<Process>(memory, how.path, n, frames, spin));
+      processes_.push_back(std::make_unique<Child>(
+          std::vector<std::string>{"--consume", how.path, std::to_string(memory), std::to_string(n),
+                                   std::to_string(frames), std::to_string(spin.count())}));
     }
     for (const Deadline end = Clock::now() + patience; server_->clients().size() < consumers;) {
       if (Clock::now() > end) throw std::runtime_error("the consumers do not come");
@@ -165,7 +121,9 @@ class Served {
     server_.reset();
     for (unsigned n = 0; n < processes_.size(); ++n) {
       // Ends: a consumer does with its server.
-      processes_[n]->wait();
+      if (const int status = processes_[n]->wait(); status != 0) {
+        throw std::runtime_error(fmt::format("a consumer ended with status {}", status));
+      }
       const Taken& one = shared_[n];
       if (one.frames != frames_ || one.wrong != 0) {
         throw std::runtime_error(fmt::format("consumer {} got {} of {} frames, {} of them wrong", n, one.frames.load(),
@@ -179,7 +137,7 @@ class Served {
   const std::uint64_t frames_;
   const TemporaryFolder folder_;
   std::shared_ptr<Ring> ring_;
-  std::vector<std::unique_ptr<Process>> processes_;
+  std::vector<std::unique_ptr<Child>> processes_;
   std::unique_ptr<LinkServer> server_;
 };
 
