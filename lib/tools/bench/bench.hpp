@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// gpumap-bench: one program, one mode for each question. A mode measures, and returns what make_report() makes of its
-// rows and confessions; main() prints, judges, stores and plots it, the same way for all.
+// gpumap-bench: one program, one mode for each question. A mode measures, and fills in rows and confessions; main()
+// prints, judges, stores and plots them, the same way for all.
 #pragma once
 
 #include <atomic>
@@ -72,36 +72,38 @@ struct Row {
   bool rival = false;              ///< what others do, or what a bound is: `ratio` is to the best of these
   Summary time{};                  ///< of one frame, copy, round trip or call
   std::optional<double> cpu_us{};  ///< process CPU time of one, all threads; empty: not measured
-  bool rate = true;                ///< bytes / median is a figure that means something
+  bool rate = false;               ///< bytes / median is a figure that means something
   double ratio = 0;                ///< median over that of the best other rival; 0: there is none
   std::string against{};           ///< that rival
 };
 
-/// Fill ratio and against: the rivals of a row have its bytes and detail, and no more threads than it.
-void set_ratios(std::vector<Row>& rows);
-
 struct ModeReport {
-  std::string mode, what;  ///< "frame", and in a sentence what its times are
+  std::string what{};  ///< in a sentence: what its times are
   std::vector<Row> rows{};
   std::vector<std::string> not_measured{};
   nlohmann::json extra = nlohmann::json::object();  ///< merged into the mode's JSON
+
+  /// A row of these times, each of which is of `parts` of what the row is about.
+  Row& add(Row row, std::vector<std::int64_t>& ns, double parts = 1) {
+    row.time = summarise(ns);
+    row.time /= parts;
+    return rows.emplace_back(std::move(row));
+  }
 };
-[[nodiscard]] nlohmann::json make_report(const ModeReport& report);
 
 // The modes. They throw gpumap::Error, or std::runtime_error for bytes that arrived changed.
-[[nodiscard]] nlohmann::json run_bw(Context& context);
-[[nodiscard]] nlohmann::json run_frame(Context& context);
-[[nodiscard]] nlohmann::json run_pingpong(Context& context);
-[[nodiscard]] nlohmann::json run_launch(Context& context);
-[[nodiscard]] nlohmann::json run_kernels(Context& context);
-[[nodiscard]] nlohmann::json run_spans(Context& context);
-[[nodiscard]] nlohmann::json run_ring(Context& context);
-[[nodiscard]] nlohmann::json run_link(Context& context);
-[[nodiscard]] nlohmann::json run_stalls(Context& context);
+void run_bw(Context& context, ModeReport& report);
+void run_frame(Context& context, ModeReport& report);
+void run_pingpong(Context& context, ModeReport& report);
+void run_launch(Context& context, ModeReport& report);
+void run_kernels(Context& context, ModeReport& report);
+void run_spans(Context& context, ModeReport& report);
+void run_ring(Context& context, ModeReport& report);
+void run_link(Context& context, ModeReport& report);
+void run_stalls(Context& context, ModeReport& report);
 /// A consumer of run_link(), in a process of its own, until the server ends. What it returns is the exit status.
 [[nodiscard]] int consume(const std::vector<std::string>& words);
 
-void print_table(const nlohmann::json& mode, bool software);
 /// What `frame` and `bw` measured, through gnuplot. Throws std::runtime_error that tells how to get it.
 void write_svg(const nlohmann::json& report, const std::string& file);
 

@@ -66,8 +66,7 @@ std::string cell(const nlohmann::json& row, const char* key, int digits) {
   return row.contains(key) ? fmt::format("{:.{}f}", row[key].get<double>(), digits) : "";
 }
 
-}  // namespace
-
+/// Fill in ratio and against: the rivals of a row have its bytes and detail, and no more threads than it.
 void set_ratios(std::vector<Row>& rows) {
   for (Row& row : rows) {
     double best = 0;
@@ -82,9 +81,10 @@ void set_ratios(std::vector<Row>& rows) {
   }
 }
 
-nlohmann::json make_report(const ModeReport& report) {
+nlohmann::json to_json(std::string_view mode, ModeReport& report) {
+  set_ratios(report.rows);
   nlohmann::json made = report.extra;
-  made["mode"] = report.mode;
+  made["mode"] = mode;
   made["what"] = report.what;
   made["rows"] = nlohmann::json::array();
   for (const Row& row : report.rows) made["rows"].push_back(to_json(row));
@@ -107,11 +107,9 @@ void print_table(const nlohmann::json& mode, bool software) {
   for (const auto& what : mode["not_measured"]) fmt::print("not measured: {}\n", what.get<std::string>());
 }
 
-namespace {
-
 struct Mode {
   std::string_view name;
-  nlohmann::json (*run)(Context&);
+  void (*run)(Context&, ModeReport&);
 };
 constexpr std::array modes{
     Mode{"stalls", run_stalls},     Mode{"ring", run_ring},
@@ -217,7 +215,9 @@ int run(const Options& options) {
       const auto& wanted = options.modes;
       if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), mode.name) == wanted.end()) continue;
       const std::int64_t began = now_ns();
-      nlohmann::json measured = mode.run(context);
+      ModeReport rows;
+      mode.run(context, rows);
+      nlohmann::json measured = to_json(mode.name, rows);
       measured["seconds"] = static_cast<double>(now_ns() - began) / 1e9;
       measured["software"] = info.software;
       print_table(report["modes"].emplace_back(std::move(measured)), info.software);

@@ -7,7 +7,6 @@
 #include <cstring>
 #include <functional>
 #include <memory>
-#include <random>
 #include <span>
 #include <stdexcept>
 #include <string_view>
@@ -182,57 +181,32 @@ class Ways {
 
 class Measurement {
  public:
-  Measurement(const Context& context, Ways& ways, std::size_t bytes) : context_(context), ways_(ways), bytes_(bytes) {
+  Measurement(const Context& context, Ways& ways, std::size_t bytes) : ways_(ways), bytes_(bytes) {
     ways.set_bytes(bytes);
     for (const Way& way : ways.all()) {
-      if (bytes <= way.max_bytes) runs_.push_back({.way = &way});
+      if (bytes > way.max_bytes) continue;
+      runs_.push_back({.row = {.path = way.path,
+                               .detail = way.detail,
+                               .bytes = bytes,
+                               .threads = way.threads,
+                               .rival = way.rival,
+                               .rate = true},
+                       .visit =
+                           [this, &way](std::size_t count, std::vector<std::int64_t>& ns) {
+                             const std::int64_t before = cpu_ns();
+                             for (std::size_t i = 0; i < count; ++i) ns.push_back(sample(way));
+                             return cpu_ns() - before;
+                           },
+                       .verify = [this, &way] { verify(way); },
+                       .warm_up = way.warm ? 3U : 1U});
     }
+    turns_ = context.small() ? Turns{.rounds = 2, .budget_ns = 1e6, .least = 4, .most = 2000, .shuffle = true}
+                             : Turns{.rounds = 6, .budget_ns = 30e6, .least = 18, .most = 2000, .shuffle = true};
   }
 
-  void measure() {
-    std::mt19937 order(static_cast<unsigned>(bytes_));  // NOLINT(cert-msc51-cpp): the same in every run
-    for (Run& run : runs_) size_visits(run);
-    for (unsigned round = 0; round < rounds(); ++round) {
-      // In another order each time: each finds the caches as the one before it left them.
-      std::shuffle(runs_.begin(), runs_.end(), order);
-      for (Run& run : runs_) {
-        for (int i = 0; i < (run.way->warm ? 3 : 1); ++i) static_cast<void>(sample(run));  // wakes helpers, warms
-        const std::int64_t before = cpu_ns();
-        for (std::size_t i = 0; i < run.visit; ++i) run.ns.push_back(sample(run));
-        run.cpu_ns += cpu_ns() - before;
-      }
-    }
-    std::sort(runs_.begin(), runs_.end(), [](const Run& a, const Run& b) { return a.way < b.way; });
-    for (const Run& run : runs_) verify(*run.way);
-  }
-
-  [[nodiscard]] std::vector<Row> rows() {
-    std::vector<Row> made;
-    for (Run& run : runs_) {
-      const double copies = static_cast<double>(run.ns.size()) * static_cast<double>(batch());
-      made.push_back({.path = run.way->path,
-                      .detail = run.way->detail,
-                      .bytes = bytes_,
-                      .threads = run.way->threads,
-                      .rival = run.way->rival,
-                      .time = summarise(run.ns),
-                      .cpu_us = static_cast<double>(run.cpu_ns) / copies / 1e3});
-      made.back().time /= static_cast<double>(batch());
-    }
-    set_ratios(made);
-    return made;
-  }
+  void measure(ModeReport& report) { run_in_turns(runs_, turns_, report, static_cast<double>(batch())); }
 
  private:
-  struct Run {
-    const Way* way;
-    std::vector<std::int64_t> ns{};  // of a batch
-    std::int64_t cpu_ns = 0;
-    std::size_t visit = 1;  // batches in each round
-  };
-
-  [[nodiscard]] unsigned rounds() const { return context_.small() ? 2 : 6; }
-
   /// Small copies are timed many at once: reading the clock takes as long as they do.
   [[nodiscard]] std::size_t batch() const {
     constexpr std::size_t worth_timing = 64 * kib;
@@ -244,21 +218,13 @@ class Measurement {
     return n % (ways_.region_bytes() / stride) * stride;
   }
 
-  std::int64_t sample(const Run& run) {
-    const Way& way = *run.way;
+  std::int64_t sample(const Way& way) {
     const std::int64_t began = now_ns();
     for (std::size_t i = batch(); i > 0; --i) {
       ++copies_;
       way.copy(way.warm ? 0 : offset(copies_), offset(copies_));
     }
     return now_ns() - began;
-  }
-
-  void size_visits(Run& run) {
-    const double budget_ns = context_.small() ? 1e6 : 30e6;
-    static_cast<void>(sample(run));
-    const auto one = static_cast<double>(std::max<std::int64_t>(sample(run), 1));
-    run.visit = static_cast<std::size_t>(std::clamp(budget_ns / one, context_.small() ? 4.0 : 18.0, 2000.0)) / rounds();
   }
 
   void verify(const Way& way) {
@@ -274,10 +240,10 @@ class Measurement {
                     way.threads, bytes_));
   }
 
-  const Context& context_;
   Ways& ways_;
   std::size_t bytes_;
   std::vector<Run> runs_;
+  Turns turns_;
   std::uint64_t copies_ = 0;
 };
 
@@ -317,7 +283,7 @@ void judge(Context& context, const std::vector<Row>& rows) {
 
 }  // namespace
 
-nlohmann::json run_bw(Context& context) {
+void run_bw(Context& context, ModeReport& report) {
   const bool small = context.small();
   const auto sizes = context.sizes(small ? std::vector<std::size_t>{64, 4 * kib, 64 * kib, mib}
                                          : std::vector<std::size_t>{64, 256, kib, 4 * kib, 16 * kib, 64 * kib,
@@ -332,10 +298,8 @@ nlohmann::json run_bw(Context& context) {
   Source source(context, region);
   Copiers copiers(context, threads);
   Ways ways(context, source, copiers, region);
-  ModeReport report{.mode = "bw",
-                    .what =
-                        "one copy: 'cold' from a source that no cache holds, 'warm' from the same bytes each time, "
-                        "until the CPU's fence"};
+  report.what =
+      "one copy: 'cold' from a source that no cache holds, 'warm' from the same bytes each time, until the CPU's fence";
   report.extra["choices"] = nlohmann::json::array();
   for (const std::size_t bytes : sizes) {
     for (const Copiers::Of& of : copiers.all) {
@@ -345,9 +309,7 @@ nlohmann::json run_bw(Context& context) {
                                          {"bytes", bytes},
                                          {"choice", fmt::format("{}, {} threads", plan.kernel, plan.threads)}});
     }
-    Measurement measurement(context, ways, bytes);
-    measurement.measure();
-    for (Row& row : measurement.rows()) report.rows.push_back(std::move(row));
+    Measurement(context, ways, bytes).measure(report);
   }
   judge(context, report.rows);
   report.extra["region_bytes"] = region;
@@ -355,7 +317,6 @@ nlohmann::json run_bw(Context& context) {
                          "several GPUs, or other traffic on the same PCIe link",
                          "copies shorter than a clock read one by one: those below 64 KiB are timed in batches, and "
                          "their figures, P99.9 and the maximum too, are of a batch's time over its copies"};
-  return make_report(report);
 }
 
 }  // namespace bench

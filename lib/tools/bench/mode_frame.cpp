@@ -17,16 +17,6 @@ const char* to_text(Work work) {
   return work == Work::nothing ? "nothing" : "checksum";
 }
 
-/// One path under one kernel: its row, and the times that make it.
-struct Run {
-  Path* path;
-  Work work;
-  std::string detail;
-  std::vector<std::int64_t> ns{};
-  std::int64_t cpu_ns = 0;
-  std::size_t visit = 1;  ///< frames in each round
-};
-
 class Measurement {
  public:
   Measurement(Context& context, Gpu& gpu, Source& source, Copiers& copiers, std::size_t bytes)
@@ -36,89 +26,60 @@ class Measurement {
     in_place_ = in_place_paths(stage_);
   }
 
-  void measure() {
+  void measure(ModeReport& report) {
     for (const Work work : {Work::nothing, Work::checksum}) add(copying_, "copied", work);
     for (const Work work : {Work::nothing, Work::checksum}) add(in_place_, "in place", work);
     warm_up();
-    for (const auto& path : copying_) {
-      const std::string choice = path->calibrate();
-      if (choice.empty()) continue;
-      choices.push_back(
-          {{"path", path->name()}, {"threads", path->threads()}, {"bytes", stage_.bytes}, {"choice", choice}});
+    for (Path& path : copying_) {
+      if (!path.calibrate) continue;
+      const std::string choice = path.calibrate(path);
+      report.extra["choices"].push_back(
+          {{"path", path.name}, {"threads", path.threads}, {"bytes", stage_.bytes}, {"choice", choice}});
     }
-    for (Run& run : runs_) size_visits(run);
-    for (unsigned round = 0; round < rounds(); ++round) {
-      for (Run& run : runs_) visit(run);
-    }
+    const Turns turns = context_.small() ? Turns{.rounds = 2, .budget_ns = 10e6, .least = 6, .most = 800}
+                                         : Turns{.rounds = 8, .budget_ns = 100e6, .least = 32, .most = 800};
+    run_in_turns(runs_, turns, report);
   }
-
-  [[nodiscard]] std::vector<Row> rows() {
-    std::vector<Row> made;
-    for (Run& run : runs_) {
-      const auto frames = static_cast<double>(run.ns.size());
-      made.push_back({.path = run.path->name(),
-                      .detail = run.detail,
-                      .bytes = stage_.bytes,
-                      .threads = run.path->threads(),
-                      .rival = run.path->rival(),
-                      .time = summarise(run.ns),
-                      .cpu_us = static_cast<double>(run.cpu_ns) / frames / 1e3,
-                      .rate = run.detail.rfind("copied", 0) == 0});
-    }
-    set_ratios(made);
-    return made;
-  }
-
-  nlohmann::json choices = nlohmann::json::array();
 
  private:
-  /// Rounds over all paths: a clock or a host that drifts hits all alike.
-  [[nodiscard]] unsigned rounds() const { return context_.small() ? 2 : 8; }
-
   /// Clocks of CPU and GPU rise only once there is work.
   void warm_up() {
     const std::int64_t until = now_ns() + (context_.small() ? 5'000'000 : 200'000'000);
-    while (now_ns() < until) static_cast<void>(time_frame(*copying_.front(), stage_, next(), Work::checksum));
+    std::int64_t cpu = 0;
+    while (now_ns() < until) static_cast<void>(time_frame(copying_.front(), stage_, next(), Work::checksum, cpu));
   }
 
-  void add(const Paths& paths, const char* what, Work work) {
-    for (const auto& path : paths) {
-      if (work == Work::nothing && !path->moves()) continue;
-      runs_.push_back({.path = path.get(), .work = work, .detail = fmt::format("{}, {}", what, to_text(work))});
+  void add(std::vector<Path>& paths, const char* what, Work work) {
+    const bool copied = &paths == &copying_;
+    for (Path& path : paths) {
+      if (work == Work::nothing && !path.moves) continue;
+      runs_.push_back({.row = {.path = path.name,
+                               .detail = fmt::format("{}, {}", what, to_text(work)),
+                               .bytes = stage_.bytes,
+                               .threads = path.threads,
+                               .rival = path.rival,
+                               .rate = copied},
+                       .visit =
+                           [this, &path, work](std::size_t count, std::vector<std::int64_t>& ns) {
+                             std::int64_t cpu = 0;
+                             for (std::size_t i = 0; i < count; ++i) {
+                               ns.push_back(time_frame(path, stage_, next(), work, cpu));
+                             }
+                             return cpu;
+                           },
+                       .verify = [this, &path] { verify(path, stage_, last_); }});
     }
   }
 
-  const std::byte* next() { return source_.frame(stage_.bytes, frame_++); }
-
-  /// As many frames as fit into the time for one path, within reason.
-  void size_visits(Run& run) {
-    const double budget_ns = context_.small() ? 10e6 : 100e6;
-    const std::int64_t began = now_ns();
-    for (int i = 0; i < 2; ++i) static_cast<void>(time_frame(*run.path, stage_, next(), run.work));
-    const double one = static_cast<double>(now_ns() - began) / 2;
-    const double frames = std::clamp(budget_ns / one, context_.small() ? 6.0 : 32.0, 800.0);
-    run.visit = static_cast<std::size_t>(frames) / rounds();
-  }
-
-  void visit(Run& run) {
-    // The first wakes helpers and warms what the last path left cold.
-    static_cast<void>(time_frame(*run.path, stage_, next(), run.work));
-    const std::byte* frame = nullptr;
-    for (std::size_t i = 0; i < run.visit; ++i) {
-      frame = next();
-      const Took took = time_frame(*run.path, stage_, frame, run.work);
-      run.ns.push_back(took.ns);
-      run.cpu_ns += took.cpu_ns;
-    }
-    verify(*run.path, stage_, frame);
-  }
+  const std::byte* next() { return last_ = source_.frame(stage_.bytes, frame_++); }
 
   Context& context_;
   Source& source_;
   Stage stage_;
-  Paths copying_, in_place_;
+  std::vector<Path> copying_, in_place_;
   std::vector<Run> runs_;
   std::uint64_t frame_ = 0;
+  const std::byte* last_ = nullptr;
 };
 
 class Judge {
@@ -168,7 +129,7 @@ class Judge {
 
 }  // namespace
 
-nlohmann::json run_frame(Context& context) {
+void run_frame(Context& context, ModeReport& report) {
   const std::vector<std::size_t> usual{64 << 10, mib, hd_bytes, 12'441'600, 33'177'600, k8_bytes};
   const auto sizes = context.sizes(context.small() ? std::vector<std::size_t>{64 << 10, mib} : usual);
   auto threads = context.threads(context.small() ? std::vector<unsigned>{1, 2} : std::vector<unsigned>{1, 2, 4, 8});
@@ -178,16 +139,12 @@ nlohmann::json run_frame(Context& context) {
   Source source(context, std::max(largest, (context.small() ? 8 : 256) * mib));
   threads.push_back(0);  // what an application gets that does not ask for a number
   Copiers copiers(context, threads);
-  ModeReport report{.mode = "frame",
-                    .what =
-                        "one frame until the CPU sees a kernel on it done: 'copied' from its first byte in "
-                        "ordinary, cold memory; 'in place' from the producer's last 256 bytes"};
+  report.what =
+      "one frame until the CPU sees a kernel on it done: 'copied' from its first byte in ordinary, cold memory; 'in "
+      "place' from the producer's last 256 bytes";
   report.extra["choices"] = nlohmann::json::array();
   for (const std::size_t bytes : sizes) {
-    Measurement measurement(context, gpu, source, copiers, bytes);
-    measurement.measure();
-    for (Row& row : measurement.rows()) report.rows.push_back(std::move(row));
-    for (auto& choice : measurement.choices) report.extra["choices"].push_back(std::move(choice));
+    Measurement(context, gpu, source, copiers, bytes).measure(report);
   }
   Judge(context, report.rows).judge();
   report.extra["source_bytes"] = source.mapping().bytes();
@@ -196,7 +153,6 @@ nlohmann::json run_frame(Context& context) {
                          "a kernel's own work, beyond reading each byte once under 'checksum'",
                          "CPU time that helper threads spin away after the frame is done",
                          "zero-copy under 'nothing': a kernel that reads nothing brings nothing over PCIe"};
-  return make_report(report);
 }
 
 }  // namespace bench

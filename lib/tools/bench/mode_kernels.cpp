@@ -137,10 +137,9 @@ class Kernels {
     const gpumap::Mapping& from = memory.next();
     const gpumap::Mapping& to = memory.next();
     const std::string name = fmt::format("FFT, {} x {} points", transforms, size);
-    compare(
+    const double us = compare(
         name, [&] { fft->forward(*queue_, from.address(backend_), to.address(backend_), transforms); },
         "a copy of as many bytes", [&] { queue_->copy(from, 0, to, 0, bytes); });
-    const double us = report_.rows[report_.rows.size() - 2].time.median_us;
     context_.targets.push_back(
         {.claim = name + ", ns a sample", .value = us * 1000 / static_cast<double>(samples), .bound = 1.0});
   }
@@ -213,9 +212,9 @@ class Kernels {
     return now_ns() - began;
   }
 
-  /// `most`: of the other's time; without it there is no target.
-  void compare(const std::string& name, const Work& ours, const std::string& other_name, const Work& other,
-               std::optional<double> most = {}) {
+  /// Returns the median of ours, in us. `most`: of the other's time; without it there is no target.
+  double compare(const std::string& name, const Work& ours, const std::string& other_name, const Work& other,
+                 std::optional<double> most = {}) {
     std::vector<std::int64_t> our_ns, other_ns;
     (void)batch(ours), (void)batch(other);  // compiled, allocated, warm
     for (unsigned i = 0; i < batches_; ++i) {
@@ -223,14 +222,14 @@ class Kernels {
       other_ns.push_back(batch(other));
     }
     const auto add = [&](const std::string& path, bool rival, std::vector<std::int64_t>& ns) {
-      report_.rows.push_back({.path = path, .detail = name, .rival = rival, .time = summarise(ns), .rate = false});
-      report_.rows.back().time /= launches_;
+      return report_.add({.path = path, .detail = name, .rival = rival}, ns, launches_).time.median_us;
     };
-    add("gpumap", false, our_ns);
-    add(other_name, true, other_ns);
-    if (!most) return;
-    const double ratio = report_.rows[report_.rows.size() - 2].time.median_us / report_.rows.back().time.median_us;
-    context_.targets.push_back({.claim = name + ", over " + other_name, .value = ratio, .bound = *most});
+    const double our_us = add("gpumap", false, our_ns);
+    const double other_us = add(other_name, true, other_ns);
+    if (most) {
+      context_.targets.push_back({.claim = name + ", over " + other_name, .value = our_us / other_us, .bound = *most});
+    }
+    return our_us;
   }
 
   Context& context_;
@@ -243,8 +242,8 @@ class Kernels {
 
 }  // namespace
 
-nlohmann::json run_kernels(Context& context) {
-  ModeReport report{.mode = "kernels", .what = "a frame, of batches of launches back to back, in cold memory"};
+void run_kernels(Context& context, ModeReport& report) {
+  report.what = "a frame, of batches of launches back to back, in cold memory";
   report.not_measured = {"bringing frames to the GPU", "GStreamer"};
   Kernels kernels(context, report);
   kernels.convert("RGBA", GPUMAP_FORMAT_RGBA, 4, 1);
@@ -254,8 +253,6 @@ nlohmann::json run_kernels(Context& context) {
   kernels.transform(1024, 64);
   kernels.transform(context.software() ? 1U << 14U : gpumap::Fft::max_points, 1);
   kernels.chain();
-  set_ratios(report.rows);
-  return make_report(report);
 }
 
 }  // namespace bench

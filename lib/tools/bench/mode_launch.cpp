@@ -5,13 +5,18 @@
 // and without, and where the kernel stays on the GPU; then, in rounds of their own as this costs some 50 ns a call,
 // each call of the CUDA driver. Last a launch beside kernels that fill all multiprocessors, with and without priority
 // and sm-share.
+// spans: what GPU times cost the thread that asks for them and the one that reads them, beside the launch that they
+// time. As in gpumapkernel, CUDA's context stays current meanwhile. Only the calls that a row names are timed, by the
+// CPU's clock (some 25 ns are its own); the work is four bytes cleared.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstring>
 #include <deque>
-#include <filesystem>
 #include <fstream>
+#include <functional>
 #include <gpumap/copy.hpp>
 #include <gpumap/cuda.hpp>
 #include <gpumap/error.hpp>
@@ -19,9 +24,11 @@
 #include <thread>
 
 #include "../../../tests/unit/driver_calls.hpp"
+#include "../../../tests/unit/temporary_folder.hpp"
 #include "bench.hpp"
 #include "device/cuda_driver.hpp"
 #include "device/gpu_device.hpp"
+#include "queue/queues.hpp"
 
 namespace bench {
 namespace {
@@ -32,28 +39,6 @@ constexpr std::size_t frame_bytes = 4096;
 
 // Of kernels that fill the GPU: blocks of 1024 threads, two a multiprocessor.
 constexpr unsigned hog_blocks = 264, hog_us = 2000;
-
-/// A kernel that does nothing, in a file, as a user's.
-class NothingFile {
- public:
-  explicit NothingFile(Backend backend) {
-    std::string pattern = std::filesystem::temp_directory_path() / "gpumap-bench-XXXXXX";
-    if (mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("no temporary folder: set TMPDIR");
-    folder_ = pattern;
-    path_ = folder_ / (backend == Backend::cuda ? "nothing.cu" : "nothing.comp");
-    std::ofstream(path_) << nothing_kernel(backend).code;
-  }
-  ~NothingFile() {
-    std::error_code ignored;
-    std::filesystem::remove_all(folder_, ignored);
-  }
-  NothingFile(const NothingFile&) = delete;
-  NothingFile& operator=(const NothingFile&) = delete;
-  [[nodiscard]] std::string path() const { return path_.string(); }
-
- private:
-  std::filesystem::path folder_, path_;
-};
 
 struct Times {
   std::vector<std::int64_t> called, seen;  // ns from the frame's last store
@@ -152,9 +137,10 @@ class Launches {
       : device_(context.device),
         report_(report),
         cuda_(context.backend == Backend::cuda),
-        nothing_(context.backend),
+        nothing_((folder_.path() / (cuda_ ? "nothing.cu" : "nothing.comp")).string()),
         frames_(context.small() ? 20 : 2000),
         rounds_(context.small() ? 1 : 5) {
+    std::ofstream(nothing_) << nothing_kernel(context.backend).code;
     if (cuda_) driver_ = &const_cast<cuda::Driver&>(cuda::Driver::get());  // this program alone uses it
   }
 
@@ -176,7 +162,7 @@ class Launches {
 
   [[nodiscard]] KernelSettings settings() const {
     KernelSettings made;
-    made.location = nothing_.path();
+    made.location = nothing_;
     return made;
   }
   std::unique_ptr<Frames> frames(bool graphs, KernelSettings how) {
@@ -282,29 +268,117 @@ class Launches {
     report_.extra["multiprocessors"].push_back({{"case", name}, {"number", ours->multiprocessors()}});
   }
   void add(const char* path, const char* detail, std::vector<std::int64_t>& ns) {
-    report_.rows.push_back(
-        {.path = path, .detail = detail, .bytes = frame_bytes, .time = summarise(ns), .rate = false});
+    report_.add({.path = path, .detail = detail, .bytes = frame_bytes}, ns);
   }
 
   std::shared_ptr<Device> device_;
   ModeReport& report_;
   bool cuda_;
-  NothingFile nothing_;
+  const TemporaryFolder folder_;
+  const std::string nothing_;  // a kernel that does nothing, in a file, as a user's
   unsigned frames_, rounds_;
   cuda::Driver* driver_ = nullptr;  // null without CUDA
 };
 
+class Queued {
+ public:
+  explicit Queued(const Context& context)
+      : memory_(context.allocate(Placement::device, 4096)), queue_(context.create_queue()) {}
+
+  [[nodiscard]] Queue& queue() { return *queue_; }
+  void work() { queue_->clear(*memory_, 0, 4); }
+  /// As a pipeline does: a few frames in flight, and no more.
+  void submit() {
+    fences_.push_back(queue_->submit());
+    if (fences_.size() <= 8) return;
+    poll(fences_.front());
+    fences_.pop_front();
+  }
+  [[nodiscard]] std::shared_ptr<GpuSpan> begin() {
+    auto span = queue_->begin_span();
+    if (!span) throw std::runtime_error(queue_->no_span_reason());
+    return span;
+  }
+
+ private:
+  const std::shared_ptr<Mapping> memory_;
+  const std::unique_ptr<Queue> queue_;  // goes first, and waits for what uses the memory
+  const Queue::Current current_{*queue_};
+  std::deque<Fence> fences_;
+};
+
+template <typename Call>
+std::int64_t time(const Call& call) {
+  const std::int64_t began = now_ns();
+  call();
+  return now_ns() - began;
+}
+
 }  // namespace
 
-nlohmann::json run_launch(Context& context) {
-  ModeReport report{
-      .mode = "launch",
-      .what = fmt::format("from the last store of 4 KiB until the call returned, until the kernel was seen "
-                          "done, and that beside kernels of {} us on {} blocks",
-                          hog_us, hog_blocks)};
+void run_launch(Context& context, ModeReport& report) {
+  report.what = fmt::format(
+      "from the last store of 4 KiB until the call returned, until the kernel was seen done, and that beside kernels "
+      "of "
+      "{} us on {} blocks",
+      hog_us, hog_blocks);
   report.not_measured = {"GStreamer and the ring: see gpumap-latency"};
   Launches(context, report).run();
-  return make_report(report);
+}
+
+void run_spans(Context& context, ModeReport& report) {
+  report.what = "what GPU times cost the threads that ask for them and read them, a frame";
+  report.not_measured = {"what the GPU itself loses between a launch and the next"};
+  const unsigned frames = context.small() ? 50 : 20'000;
+  const auto add = [&](const char* path, const std::function<std::int64_t()>& one) {
+    std::vector<std::int64_t> ns;
+    for (unsigned i = 0; i < frames; ++i) ns.push_back(one());
+    report.add({.path = path}, ns);
+  };
+  Queued frame(context);
+  add("a launch", [&] {
+    const std::int64_t took = time([&] { frame.work(); });
+    frame.submit();
+    return took;
+  });
+  add("begin and end a span", [&] {
+    std::shared_ptr<GpuSpan> span;
+    std::int64_t took = time([&] { span = frame.begin(); });
+    frame.work();
+    took += time([&] { frame.queue().end_span(*span); });
+    frame.submit();
+    return took;
+  });
+  std::int64_t error_ns = 0;
+  add("read a span", [&] {
+    const auto span = frame.begin();
+    frame.work();
+    frame.queue().end_span(*span);
+    poll(frame.queue().submit());
+    std::optional<GpuTimes> times;
+    const std::int64_t took = time([&] { times = span->times(); });
+    if (times) error_ns = std::max(error_ns, times->error_ns);
+    return took;
+  });
+  report.extra["error_ns"] = error_ns;
+  if (context.backend != Backend::cuda) return;
+  // What a span cannot be cheaper than: the two calls of CUDA that it consists of.
+  const CudaContext& cuda = *std::dynamic_pointer_cast<GpuDevice>(context.device)->cuda();
+  const CudaContext::Scope scope(cuda);
+  const CUstream stream = stream_of(frame.queue());
+  std::array<CUevent, 2> events{};
+  for (CUevent& one : events) cuda.check(cuda.driver().cuEventCreate(&one, CU_EVENT_DEFAULT), "creating an event");
+  const auto record = [&](CUevent event) {
+    return time([&] { cuda.check(cuda.driver().cuEventRecord(event, stream), "recording an event"); });
+  };
+  add("record two events", [&] {
+    std::int64_t took = record(events[0]);
+    frame.work();
+    took += record(events[1]);
+    frame.submit();
+    return took;
+  });
+  for (CUevent one : events) cuda.driver().cuEventDestroy(one);
 }
 
 }  // namespace bench

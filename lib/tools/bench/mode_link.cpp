@@ -305,9 +305,7 @@ class Links {
 
  private:
   Row& add(const std::string& path, const char* detail, std::size_t bytes, std::vector<std::int64_t>& ns, bool rival) {
-    report_.rows.push_back(
-        {.path = path, .detail = detail, .bytes = bytes, .rival = rival, .time = summarise(ns), .rate = false});
-    return report_.rows.back();
+    return report_.add({.path = path, .detail = detail, .bytes = bytes, .rival = rival}, ns);
   }
 
   const Frames& frames_;
@@ -339,11 +337,10 @@ int consume(const std::vector<std::string>& words) {
   }
 }
 
-nlohmann::json run_link(Context& context) {
-  ModeReport report{.mode = "link",
-                    .what =
-                        "a link between processes, in ordinary memory, a frame: by rate, of the producer's calls, and "
-                        "of 1080p copied by it"};
+void run_link(Context& context, ModeReport& report) {
+  report.what =
+      "a link between processes, in ordinary memory, a frame: by rate, of the producer's calls, and of 1080p copied by "
+      "it";
   report.not_measured = {"kernels, and the elements: see gpumap-latency --processes 2",
                          "means without the scheduler, where there are fewer cores than processes that spin"};
   Links links(context.options.quick ? few : many, report);
@@ -351,8 +348,6 @@ nlohmann::json run_link(Context& context) {
   links.cost();
   links.copy();
   links.wakes();
-  set_ratios(report.rows);
-  return make_report(report);
 }
 
 }  // namespace bench

@@ -237,14 +237,13 @@ void run_block(Path& path, const Rounds& rounds) {
 
 }  // namespace
 
-nlohmann::json run_pingpong(Context& context) {
-  ModeReport report{.mode = "pingpong",
-                    .what = "from before the store of a doorbell until the CPU sees the GPU's answer"};
+void run_pingpong(Context& context, ModeReport& report) {
+  report.what = "from before the store of a doorbell until the CPU sees the GPU's answer";
   report.not_measured = {"a payload: see launch", "sleeping: the CPU and the GPU poll"};
   if (const std::string reason = refuse_resident(context); !reason.empty()) {
     report.extra["refused"] = reason;
     report.not_measured.push_back("anything: " + reason);
-    return make_report(report);
+    return;
   }
 
   const auto kernel = load_echo(context);
@@ -264,21 +263,18 @@ nlohmann::json run_pingpong(Context& context) {
       report.not_measured.push_back(fmt::format("{}: other programs left the kernel no time", path.name));
       continue;
     }
-    report.rows.push_back({.path = path.name,
-                           .detail = detail,
-                           .bytes = sizeof stop_word,
-                           .rival = path.placement == Placement::host,
-                           .time = summarise(path.times),
-                           .cpu_us = static_cast<double>(path.cpu) / path.rounds / 1e3,
-                           .rate = false});
+    report.add({.path = path.name,
+                .detail = detail,
+                .bytes = sizeof stop_word,
+                .rival = path.placement == Placement::host,
+                .cpu_us = static_cast<double>(path.cpu) / path.rounds / 1e3},
+               path.times);
   }
-  set_ratios(report.rows);
   if (report.rows.size() == paths.size()) {
     context.targets.push_back({.claim = "pingpong: 4-byte doorbell in the BAR over one in host memory, round trip",
-                               .value = report.rows[0].ratio,
+                               .value = report.rows[0].time.median_us / report.rows[1].time.median_us,
                                .bound = 0.9});
   }
-  return make_report(report);
 }
 
 }  // namespace bench

@@ -107,15 +107,13 @@ HandOver hand_over(std::chrono::nanoseconds spin, unsigned frames) {
 
 }  // namespace
 
-nlohmann::json run_ring(Context& context) {
-  ModeReport report{.mode = "ring",
-                    .what = "empty slots in ordinary memory: a frame, of batches of 4,096; hand-over: one"};
+void run_ring(Context& context, ModeReport& report) {
+  report.what = "empty slots in ordinary memory: a frame, of batches of 4,096; hand-over: one";
   report.not_measured = {"stores into a BAR, launches, GStreamer"};
   const unsigned batches = context.options.quick ? 3 : 300;
   const unsigned frames = context.options.quick ? 200 : 100'000;
   const auto add = [&](const char* path, const std::string& detail, std::vector<std::int64_t> ns, double parts) {
-    report.rows.push_back({.path = path, .detail = detail, .time = summarise(ns), .rate = false});
-    report.rows.back().time /= parts;
+    report.add({.path = path, .detail = detail}, ns, parts);
   };
   const std::uint64_t calls = gpumap::ring::futex_calls();
   for (const std::uint32_t slots : {2U, 8U, 256U}) {
@@ -135,7 +133,6 @@ nlohmann::json run_ring(Context& context) {
     one = now_ns() - before;
   }
   add("a reading of the clock", "", clock_ns, 1);
-  return make_report(report);
 }
 
 }  // namespace bench

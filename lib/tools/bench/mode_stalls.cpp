@@ -54,9 +54,8 @@ void spin(std::int64_t for_ns, Stalls& out) {
 
 }  // namespace
 
-nlohmann::json run_stalls(Context& context) {
-  ModeReport report{.mode = "stalls",
-                    .what = "7 us of work of threads that only read the clock; stops: how often they were stopped"};
+void run_stalls(Context& context, ModeReport& report) {
+  report.what = "7 us of work of threads that only read the clock; stops: how often they were stopped";
   report.not_measured = {"what the GPU or PCIe delays"};
   const std::int64_t for_ns = context.options.quick ? 200'000'000 : 20'000'000'000;
   // By default as many threads as are on a frame's way.
@@ -84,13 +83,8 @@ nlohmann::json run_stalls(Context& context) {
                                      {"stops", stops},
                                      {"longest_us", static_cast<double>(sum.longest_ns) / 1e3},
                                      {"preempted_a_second", static_cast<double>(sum.preemptions) / thread_seconds}});
-    report.rows.push_back({.path = "threads that spin",
-                           .detail = "7 us of work",
-                           .threads = count,
-                           .time = summarise(sum.work_ns),
-                           .rate = false});
+    report.add({.path = "threads that spin", .detail = "7 us of work", .threads = count}, sum.work_ns);
   }
-  return make_report(report);
 }
 
 }  // namespace bench

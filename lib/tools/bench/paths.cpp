@@ -7,204 +7,154 @@
 #include <array>
 #include <cstring>
 #include <gpumap/kernel.hpp>
+#include <random>
 #include <span>
 #include <stdexcept>
 
 namespace bench {
 namespace {
 
-using gpumap::Fence;
-
 constexpr std::int64_t helper_spin_ns = 50'000;
 constexpr std::size_t result_bytes = GPUMAP_RESULT_WORDS * sizeof(std::uint64_t);
 
-[[noreturn]] void complain(const Path& path, const Stage& stage, std::uint64_t got, std::uint64_t wanted) {
+/// Of the checksum kernel: that it read the bytes of that frame.
+void check_result(const Path& path, const Stage& stage, const std::byte* frame) {
+  const std::uint64_t wanted = stage.source.checksum(frame);
+  const std::uint64_t got = stage.gpu.result();
+  if (got == wanted) return;
   throw std::runtime_error(
       fmt::format("{} with {} threads brought other bytes than it was given: a frame of {} bytes has the checksum "
                   "{:016x} on the GPU and {:016x} on the CPU; no figure of this run counts",
-                  path.name(), path.threads(), stage.bytes, got, wanted));
+                  path.name, path.threads, stage.bytes, got, wanted));
 }
 
-/// Copy into page-locked memory; the DMA of each chunk begins as soon as it is there. `job.to` is ignored: both
-/// mappings are written from `at` on.
-void copy_with_dma(Team& team, Team::Job job, gpumap::Queue& queue, const gpumap::Mapping& pinned,
-                   const gpumap::Mapping& device, std::size_t at) {
-  job.to = pinned.host() + at;
+/// Copy into page-locked memory; the DMA of each chunk begins as soon as it is there.
+void copy_with_dma(Team& team, const Team::Job& job, const Stage& stage) {
+  gpumap::Queue& queue = stage.gpu.queue();
   team.copy(job, [&](std::size_t offset, std::size_t bytes) {
-    pinned.flush(at + offset, bytes);
-    queue.copy(pinned, at + offset, device, at + offset, bytes);
+    stage.pinned->flush(offset, bytes);
+    queue.copy(*stage.pinned, offset, *stage.device, offset, bytes);
     // A CUDA copy is under way by now; Vulkan only records until it is told to submit.
     if (queue.backend() == gpumap::Backend::vulkan) static_cast<void>(queue.submit());
   });
 }
 
+/// The rival at its best: a few sizes of chunk.
+std::string choose_chunk(Path& path, Stage& stage, Team::Job& job) {
+  constexpr std::array<std::size_t, 6> chunks{std::size_t{64} << 10,  std::size_t{128} << 10, std::size_t{256} << 10,
+                                              std::size_t{512} << 10, std::size_t{1} << 20,   ~std::size_t{0}};
+  constexpr unsigned tries = 9;
+  std::size_t best = 0;
+  std::int64_t best_ns = 0;
+  std::uint64_t frame = 0;
+  std::int64_t cpu = 0;
+  for (const std::size_t chunk : chunks) {
+    if (chunk != chunks.back() && chunk >= stage.bytes) continue;
+    job.chunk_bytes = std::min(chunk, stage.bytes);
+    std::array<std::int64_t, tries> times{};
+    for (std::int64_t& time : times) {
+      time = time_frame(path, stage, stage.source.frame(stage.bytes, frame++), Work::nothing, cpu);
+    }
+    std::nth_element(times.begin(), times.begin() + tries / 2, times.end());
+    if (best_ns != 0 && times[tries / 2] >= best_ns) continue;
+    best_ns = times[tries / 2];
+    best = job.chunk_bytes;
+  }
+  job.chunk_bytes = best;
+  return fmt::format("chunks of {} bytes", best);
+}
+
 /// gpumap's own: stores into the slot.
-class Bar final : public Path {
- public:
-  Bar(Stage& stage, const char* name, gpumap::Copier& copier, unsigned threads)
-      : Path(stage, name, threads, false), copier_(copier) {}
-
-  Fence send(const std::byte* frame, Work work) override {
-    copier_.copy(stage_.slot->host(), frame, stage_.bytes);
-    gpumap::store_fence();
-    stage_.slot->flush(0, stage_.bytes);
-    return stage_.gpu.launch(work, address(), stage_.bytes);
-  }
-  [[nodiscard]] std::uint64_t address() const override { return stage_.slot->address(stage_.gpu.backend()); }
-  std::string calibrate() override {
-    const gpumap::Copier::Plan plan = copier_.plan_for(stage_.bytes);
-    return fmt::format("{}, {} threads", plan.kernel, plan.threads);
-  }
-
- private:
-  gpumap::Copier& copier_;
-};
+Path bar_path(Stage& stage, const Copiers::Of& of) {
+  gpumap::Copier& copier = *of.copier;
+  const gpumap::Copier::Plan plan = copier.plan_for(stage.bytes);
+  return {.name = of.team ? "bar" : "bar, auto",
+          .threads = of.team ? of.threads : plan.threads,
+          .send =
+              [&stage, &copier](const std::byte* frame) {
+                copier.copy(stage.slot->host(), frame, stage.bytes);
+                gpumap::store_fence();
+                stage.slot->flush(0, stage.bytes);
+                return stage.address(*stage.slot);
+              },
+          .calibrate = [plan](Path&) { return fmt::format("{}, {} threads", plan.kernel, plan.threads); }};
+}
 
 /// What a careful program does today, with memcpy; and what it could do with gpumap's own streaming stores.
-class Pinned final : public Path {
- public:
-  Pinned(Stage& stage, Team& team, bool streaming)
-      : Path(stage, streaming ? "stream to pinned + DMA" : "copy to pinned + DMA", team.threads(), true), team_(team) {
-    job_ = {.bytes = stage.bytes, .chunk_bytes = stage.bytes, .streaming = streaming};
-  }
-
-  Fence send(const std::byte* frame, Work work) override {
-    job_.from = frame;
-    copy_with_dma(team_, job_, stage_.gpu.queue(), *stage_.pinned, *stage_.device, 0);
-    return stage_.gpu.launch(work, address(), stage_.bytes);
-  }
-  [[nodiscard]] std::uint64_t address() const override { return stage_.device->address(stage_.gpu.backend()); }
-
-  /// The rival at its best: a few sizes of chunk.
-  std::string calibrate() override {
-    constexpr std::array<std::size_t, 6> chunks{std::size_t{64} << 10,  std::size_t{128} << 10, std::size_t{256} << 10,
-                                                std::size_t{512} << 10, std::size_t{1} << 20,   ~std::size_t{0}};
-    constexpr unsigned tries = 9;
-    Team::Job best = job_;
-    std::int64_t best_ns = 0;
-    std::uint64_t frame = 0;
-    for (const std::size_t chunk : chunks) {
-      if (chunk != chunks.back() && chunk >= stage_.bytes) continue;
-      job_.chunk_bytes = std::min(chunk, stage_.bytes);
-      std::array<std::int64_t, tries> times{};
-      for (std::int64_t& time : times) {
-        time = time_frame(*this, stage_, stage_.source.frame(stage_.bytes, frame++), Work::nothing).ns;
-      }
-      std::nth_element(times.begin(), times.begin() + tries / 2, times.end());
-      if (best_ns != 0 && times[tries / 2] >= best_ns) continue;
-      best_ns = times[tries / 2];
-      best = job_;
-    }
-    job_ = best;
-    return fmt::format("chunks of {} bytes", job_.chunk_bytes);
-  }
-
- private:
-  Team& team_;
-  Team::Job job_;
-};
-
-/// The frame lies in ordinary memory, and the driver is asked to bring it.
-class Pageable final : public Path {
- public:
-  explicit Pageable(Stage& stage) : Path(stage, "pageable", 1, true) {}
-
-  Fence send(const std::byte* frame, Work work) override {
-    offset_ = stage_.source.offset(frame);
-    // Ends: the copy stands behind nothing.
-    stage_.gpu.queue().wait(stage_.source.mapping().upload(offset_, stage_.bytes), never);
-    return stage_.gpu.launch(work, address(), stage_.bytes);
-  }
-  [[nodiscard]] std::uint64_t address() const override {
-    return stage_.source.mapping().address(stage_.gpu.backend()) + offset_;
-  }
-
- private:
-  std::size_t offset_ = 0;
-};
+Path pinned_path(Stage& stage, Team& team, bool streaming) {
+  const auto job = std::make_shared<Team::Job>(
+      Team::Job{.to = stage.pinned->host(), .bytes = stage.bytes, .chunk_bytes = stage.bytes, .streaming = streaming});
+  return {.name = streaming ? "stream to pinned + DMA" : "copy to pinned + DMA",
+          .threads = team.threads(),
+          .rival = true,
+          .send =
+              [&stage, &team, job](const std::byte* frame) {
+                job->from = frame;
+                copy_with_dma(team, *job, stage);
+                return stage.address(*stage.device);
+              },
+          .calibrate = [&stage, job](Path& path) { return choose_chunk(path, stage, *job); }};
+}
 
 /// Copied to page-locked memory, which the kernel reads over PCIe.
-class ZeroCopy final : public Path {
- public:
-  ZeroCopy(Stage& stage, Team& team) : Path(stage, "copy to zero-copy", team.threads(), true), team_(team) {}
+Path zero_copy_path(Stage& stage, Team& team) {
+  constexpr std::size_t line = 64;
+  const std::size_t share = (stage.bytes / team.threads() + line) / line * line;
+  return {.name = "copy to zero-copy",
+          .threads = team.threads(),
+          .rival = true,
+          .send =
+              [&stage, &team, share](const std::byte* frame) {
+                team.copy({.to = stage.pinned->host(), .from = frame, .bytes = stage.bytes, .chunk_bytes = share},
+                          [](std::size_t, std::size_t) {});
+                stage.pinned->flush(0, stage.bytes);
+                return stage.address(*stage.pinned);
+              },
+          .moves = false};
+}
 
-  Fence send(const std::byte* frame, Work work) override {
-    constexpr std::size_t line = 64;
-    const std::size_t share = (stage_.bytes / team_.threads() + line) / line * line;
-    team_.copy({.to = stage_.pinned->host(), .from = frame, .bytes = stage_.bytes, .chunk_bytes = share},
-               [](std::size_t, std::size_t) {});
-    stage_.pinned->flush(0, stage_.bytes);
-    return stage_.gpu.launch(work, address(), stage_.bytes);
-  }
-  [[nodiscard]] std::uint64_t address() const override { return stage_.pinned->address(stage_.gpu.backend()); }
-  [[nodiscard]] bool moves() const override { return false; }
+/// The frame lies in ordinary memory, and the driver is asked to bring it.
+Path pageable_path(Stage& stage) {
+  return {.name = "pageable", .rival = true, .send = [&stage](const std::byte* frame) {
+            const gpumap::Mapping& source = stage.source.mapping();
+            const std::size_t offset = stage.source.offset(frame);
+            // Ends: the copy stands behind nothing.
+            stage.gpu.queue().wait(source.upload(offset, stage.bytes), never);
+            return stage.address(source) + offset;
+          }};
+}
 
- private:
-  Team& team_;
-};
-
-/// A producer that writes its frames where the path begins: what is left when the clock starts are the last bytes,
-/// which it has in its cache as if it had just computed them.
-class InPlace : public Path {
- public:
-  InPlace(Stage& stage, const char* name, bool rival, std::byte* to)
-      : Path(stage, name, 1, rival), to_(to), tail_(std::min(tail_bytes, stage.bytes)) {}
-
-  void prepare(const std::byte* frame) final {
-    write(to_, frame, stage_.bytes - tail_);
-    std::memcpy(last_.data(), frame + stage_.bytes - tail_, tail_);
-  }
-
- protected:
-  virtual void write(std::byte* to, const std::byte* from, std::size_t bytes) = 0;
-  void finish() { write(to_ + stage_.bytes - tail_, last_.data(), tail_); }
-
- private:
-  std::byte* to_;
-  std::size_t tail_;
-  std::array<std::byte, tail_bytes> last_{};
-};
-
-class InPlaceBar final : public InPlace {
- public:
-  explicit InPlaceBar(Stage& stage) : InPlace(stage, "bar", false, stage.slot->host()) {}
-
-  Fence send(const std::byte*, Work work) override {
-    finish();
-    stage_.slot->flush(0, stage_.bytes);
-    return stage_.gpu.launch(work, address(), stage_.bytes);
-  }
-  [[nodiscard]] std::uint64_t address() const override { return stage_.slot->address(stage_.gpu.backend()); }
-
- private:
-  void write(std::byte* to, const std::byte* from, std::size_t bytes) override {
-    gpumap::stream_copy(to, from, bytes);
-    gpumap::store_fence();
-  }
-};
-
-/// Page-locked memory: `dma` brings it to the device at the end, else the kernel reads it over PCIe.
-class InPlaceHost final : public InPlace {
- public:
-  InPlaceHost(Stage& stage, bool dma)
-      : InPlace(stage, dma ? "pinned, DMA" : "zero-copy", true, stage.pinned->host()), dma_(dma) {}
-
-  Fence send(const std::byte*, Work work) override {
-    finish();
-    stage_.pinned->flush(0, stage_.bytes);
-    if (dma_) stage_.gpu.queue().copy(*stage_.pinned, 0, *stage_.device, 0, stage_.bytes);
-    return stage_.gpu.launch(work, address(), stage_.bytes);
-  }
-  [[nodiscard]] std::uint64_t address() const override {
-    return (dma_ ? stage_.device : stage_.pinned)->address(stage_.gpu.backend());
-  }
-  [[nodiscard]] bool moves() const override { return dma_; }
-
- private:
-  void write(std::byte* to, const std::byte* from, std::size_t bytes) override { std::memcpy(to, from, bytes); }
-
-  bool dma_;
-};
+/// `dma` brings the frame to the device at the end; else the kernel reads it where it was written.
+Path in_place_path(Stage& stage, const char* name, gpumap::Mapping& to, bool dma) {
+  const bool rival = &to != stage.slot.get();
+  constexpr std::size_t tail_bytes = 256;
+  const std::size_t tail = std::min(tail_bytes, stage.bytes);
+  const std::size_t rest = stage.bytes - tail;
+  const auto last = std::make_shared<std::array<std::byte, tail_bytes>>();
+  const auto store = [&to, rival](std::size_t at, const std::byte* from, std::size_t bytes) {
+    if (rival) {
+      std::memcpy(to.host() + at, from, bytes);
+    } else {
+      gpumap::stream_copy(to.host() + at, from, bytes);
+      gpumap::store_fence();
+    }
+  };
+  return {.name = name,
+          .rival = rival,
+          .send =
+              [&stage, &to, dma, store, tail, rest, last](const std::byte*) {
+                store(rest, last->data(), tail);
+                to.flush(0, stage.bytes);
+                if (dma) stage.gpu.queue().copy(to, 0, *stage.device, 0, stage.bytes);
+                return stage.address(dma ? *stage.device : to);
+              },
+          .prepare =
+              [store, tail, rest, last](const std::byte* frame) {
+                store(0, frame, rest);
+                std::memcpy(last->data(), frame + rest, tail);
+              },
+          .moves = !rival || dma};
+}
 
 std::size_t stride_of(std::size_t bytes) {
   constexpr std::size_t page = 4096;
@@ -366,28 +316,51 @@ Stage::Stage(const Context& context, Gpu& the_gpu, Source& the_source, std::size
       pinned(context.allocate(gpumap::Placement::host, the_bytes)),
       device(context.allocate(gpumap::Placement::device, the_bytes)) {}
 
-Took time_frame(Path& path, Stage& stage, const std::byte* frame, Work work) {
+std::int64_t time_frame(Path& path, Stage& stage, const std::byte* frame, Work work, std::int64_t& cpu) {
   if (work == Work::checksum) stage.gpu.clear_result();
-  path.prepare(frame);
-  Took took;
+  if (path.prepare) path.prepare(frame);
   const std::int64_t cpu_before = cpu_ns();
   const std::int64_t began = now_ns();
-  const gpumap::Fence fence = path.send(frame, work);
-  poll(fence);
-  took.ns = now_ns() - began;
-  took.cpu_ns = cpu_ns() - cpu_before;
-  if (work == Work::checksum) {
-    const std::uint64_t wanted = stage.source.checksum(frame);
-    if (stage.gpu.result() != wanted) complain(path, stage, stage.gpu.result(), wanted);
-  }
+  path.address = path.send(frame);
+  poll(stage.gpu.launch(work, path.address, stage.bytes));
+  const std::int64_t took = now_ns() - began;
+  cpu += cpu_ns() - cpu_before;
+  if (work == Work::checksum) check_result(path, stage, frame);
   return took;
 }
 
 void verify(const Path& path, Stage& stage, const std::byte* frame) {
   stage.gpu.clear_result();
-  poll(stage.gpu.launch(Work::checksum, path.address(), stage.bytes));
-  const std::uint64_t wanted = stage.source.checksum(frame);
-  if (stage.gpu.result() != wanted) complain(path, stage, stage.gpu.result(), wanted);
+  poll(stage.gpu.launch(Work::checksum, path.address, stage.bytes));
+  check_result(path, stage, frame);
+}
+
+void run_in_turns(std::vector<Run>& runs, const Turns& turns, ModeReport& report, double parts) {
+  std::vector<std::size_t> visits, order;
+  for (const Run& run : runs) {
+    std::vector<std::int64_t> ignored;
+    const std::int64_t began = now_ns();
+    static_cast<void>(run.visit(2, ignored));
+    const double one = static_cast<double>(now_ns() - began) / 2;  // with what is not timed of it
+    visits.push_back(static_cast<std::size_t>(std::clamp(turns.budget_ns / one, turns.least, turns.most)) /
+                     turns.rounds);
+    order.push_back(order.size());
+  }
+  std::mt19937 random(static_cast<unsigned>(runs.size()));  // NOLINT(cert-msc51-cpp): the same in every run
+  for (unsigned round = 0; round < turns.rounds; ++round) {
+    if (turns.shuffle) std::shuffle(order.begin(), order.end(), random);
+    for (const std::size_t which : order) {
+      Run& run = runs[which];
+      std::vector<std::int64_t> ignored;
+      static_cast<void>(run.visit(run.warm_up, ignored));
+      run.cpu_ns += run.visit(visits[which], run.ns);
+      if (run.verify) run.verify();
+    }
+  }
+  for (Run& run : runs) {
+    run.row.cpu_us = static_cast<double>(run.cpu_ns) / (static_cast<double>(run.ns.size()) * parts) / 1e3;
+    report.add(run.row, run.ns, parts);
+  }
 }
 
 Copiers::Copiers(const Context& context, const std::vector<unsigned>& threads) {
@@ -405,28 +378,21 @@ Copiers::Copiers(const Context& context, const std::vector<unsigned>& threads) {
   }
 }
 
-Paths copying_paths(Stage& stage, Copiers& copiers) {
-  Paths paths;
+std::vector<Path> copying_paths(Stage& stage, Copiers& copiers) {
+  std::vector<Path> paths;
   for (const Copiers::Of& of : copiers.all) {
-    if (!of.team) {
-      const unsigned threads = of.copier->plan_for(stage.bytes).threads;
-      paths.push_back(std::make_unique<Bar>(stage, "bar, auto", *of.copier, threads));
-      continue;
-    }
-    paths.push_back(std::make_unique<Bar>(stage, "bar", *of.copier, of.threads));
-    for (const bool streaming : {false, true}) paths.push_back(std::make_unique<Pinned>(stage, *of.team, streaming));
-    paths.push_back(std::make_unique<ZeroCopy>(stage, *of.team));
+    paths.push_back(bar_path(stage, of));
+    if (!of.team) continue;
+    for (const bool streaming : {false, true}) paths.push_back(pinned_path(stage, *of.team, streaming));
+    paths.push_back(zero_copy_path(stage, *of.team));
   }
-  paths.push_back(std::make_unique<Pageable>(stage));
+  paths.push_back(pageable_path(stage));
   return paths;
 }
 
-Paths in_place_paths(Stage& stage) {
-  Paths paths;
-  paths.push_back(std::make_unique<InPlaceBar>(stage));
-  paths.push_back(std::make_unique<InPlaceHost>(stage, true));
-  paths.push_back(std::make_unique<InPlaceHost>(stage, false));
-  return paths;
+std::vector<Path> in_place_paths(Stage& stage) {
+  return {in_place_path(stage, "bar", *stage.slot, false), in_place_path(stage, "pinned, DMA", *stage.pinned, true),
+          in_place_path(stage, "zero-copy", *stage.pinned, false)};
 }
 
 }  // namespace bench

@@ -106,6 +106,25 @@ class Gpu {
   std::unique_ptr<gpumap::Queue> queue_;  // last: ends, and waits for the GPU, before the memory goes
 };
 
+/// Something that is timed beside others, and the row that comes of it.
+struct Run {
+  Row row;
+  /// So many of them: their times, of batches where a row is of batches. Returns the CPU time that counts, in ns.
+  std::function<std::int64_t(std::size_t count, std::vector<std::int64_t>& ns)> visit;
+  std::function<void()> verify{};  ///< throws unless the last one did what it was to do
+  unsigned warm_up = 1;            ///< at each visit: wakes helpers and warms what the others left cold
+  std::vector<std::int64_t> ns{};
+  std::int64_t cpu_ns = 0;
+};
+struct Turns {
+  unsigned rounds = 1;         ///< over all runs: a clock or a host that drifts hits all alike
+  double budget_ns = 0;        ///< for one run, in all rounds
+  double least = 1, most = 1;  ///< of times within that budget
+  bool shuffle = false;        ///< in another order each round: each finds the caches as the one before it left them
+};
+/// Times all of them, and adds their rows, whose times are of `parts` each.
+void run_in_turns(std::vector<Run>& runs, const Turns& turns, ModeReport& report, double parts = 1);
+
 /// What all paths of one frame size share. One frame is in flight, and each brings other bytes.
 struct Stage {
   Gpu& gpu;
@@ -114,38 +133,22 @@ struct Stage {
   std::shared_ptr<gpumap::Mapping> slot, pinned, device;
 
   Stage(const Context& context, Gpu& the_gpu, Source& the_source, std::size_t the_bytes);
+  [[nodiscard]] std::uint64_t address(const gpumap::Mapping& mapping) const { return mapping.address(gpu.backend()); }
 };
 
-class Path {
- public:
-  Path(Stage& stage, std::string name, unsigned threads, bool rival)
-      : stage_(stage), name_(std::move(name)), threads_(threads), rival_(rival) {}
-  virtual ~Path() = default;
-  Path(const Path&) = delete;
-  Path& operator=(const Path&) = delete;
-
+/// One way of a frame.
+struct Path {
+  std::string name;
+  unsigned threads = 1;
+  bool rival = false;
+  /// While the clock runs: all that is done before the kernel is queued. Returns where that finds the frame.
+  std::function<std::uint64_t(const std::byte* frame)> send;
   /// Before the clock starts.
-  virtual void prepare(const std::byte*) {}
-  /// While it runs: until the kernel is queued.
-  [[nodiscard]] virtual gpumap::Fence send(const std::byte* frame, Work work) = 0;
-  /// Where the kernel found the last frame.
-  [[nodiscard]] virtual std::uint64_t address() const = 0;
+  std::function<void(const std::byte* frame)> prepare{};
   /// Choose what there is to choose, by trying. Returns the choice in words.
-  virtual std::string calibrate() { return {}; }
-  /// False where a kernel that reads nothing moves nothing.
-  [[nodiscard]] virtual bool moves() const { return true; }
-
-  [[nodiscard]] const std::string& name() const { return name_; }
-  [[nodiscard]] unsigned threads() const { return threads_; }
-  [[nodiscard]] bool rival() const { return rival_; }
-
- protected:
-  Stage& stage_;
-
- private:
-  std::string name_;
-  unsigned threads_;
-  bool rival_;
+  std::function<std::string(Path&)> calibrate{};
+  bool moves = true;          ///< false where a kernel that reads nothing moves nothing
+  std::uint64_t address = 0;  ///< where the kernel found the last frame
 };
 
 /// What works on frames of any size, kept: threads are started once, copiers are calibrated once.
@@ -159,19 +162,14 @@ struct Copiers {
   Copiers(const Context& context, const std::vector<unsigned>& threads);
 };
 
-using Paths = std::vector<std::unique_ptr<Path>>;
 /// The frame lies in ordinary memory.
-[[nodiscard]] Paths copying_paths(Stage& stage, Copiers& copiers);
-/// The producer writes where the path begins; the clock runs from its last `tail_bytes`.
-[[nodiscard]] Paths in_place_paths(Stage& stage);
-inline constexpr std::size_t tail_bytes = 256;
+[[nodiscard]] std::vector<Path> copying_paths(Stage& stage, Copiers& copiers);
+/// The producer writes where the path begins; the clock runs from its last 256 bytes, which it has in its cache as if
+/// it had just computed them.
+[[nodiscard]] std::vector<Path> in_place_paths(Stage& stage);
 
-/// One frame's way: ns by the CPU's clock from the first timed store to the fence seen, and process CPU time.
-struct Took {
-  std::int64_t ns = 0;
-  std::int64_t cpu_ns = 0;
-};
-[[nodiscard]] Took time_frame(Path& path, Stage& stage, const std::byte* frame, Work work);
+/// One frame's way, in ns by the CPU's clock from the first timed store to the fence seen. Adds the process's CPU time.
+std::int64_t time_frame(Path& path, Stage& stage, const std::byte* frame, Work work, std::int64_t& cpu_ns);
 /// Throws std::runtime_error unless all bytes of `frame` are where the path's kernel reads.
 void verify(const Path& path, Stage& stage, const std::byte* frame);
 
