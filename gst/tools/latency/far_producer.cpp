@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <gst/gst.h>
 #include <poll.h>
 #include <spawn.h>
 #include <sys/socket.h>
@@ -11,6 +12,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
@@ -45,71 +47,94 @@ std::string make_folder() {
   return name;
 }
 
+/// How closely a context switch is placed in time, as in the process that measures.
+constexpr std::int64_t look_ns = 5'000'000;
+
+/// One round's pipeline over here, from the job to the report.
+class FarSide {
+ public:
+  explicit FarSide(ProducerJob job) : job_(std::move(job)), arrivals_(job_.arrivals), line_(job_.line, watch_) {}
+  ~FarSide() { stop(); }
+  FarSide(const FarSide&) = delete;
+  FarSide& operator=(const FarSide&) = delete;
+
+  /// Until the other end has nothing more to say. Throws what the pipeline says.
+  ProducerReport run(Lines& lines) {
+    watch_.look_at_threads();
+    link();
+    play(lines);
+    while (!lines.ended()) {
+      const Ptr<GstMessage> message(gst_bus_timed_pop_filtered(line_.bus(), look_ns, GST_MESSAGE_ERROR));
+      watch_.look_at_threads();
+      if (message) throw std::runtime_error(error_of(message.get()));
+      static_cast<void>(lines.receive(milliseconds{0}));
+    }
+    ProducerReport report;
+    if (counts_) report.cpu_ns = cpu_.of_others_ns() - cpu_began_ns_;
+    stop();
+    report.sink = stats_;
+    report.switches = watch_.switches();
+    report.events = watch_.take();
+    return report;
+  }
+
+ private:
+  void begin(std::size_t number) {
+    arrivals_->entered = number + 1;
+    if (number != job_.warmup) return;
+    cpu_began_ns_ = cpu_.of_others_ns();
+    counts_ = true;
+  }
+  void link() {
+    const auto sink = line_.element("latency-sink");
+    if (!sink) throw std::runtime_error("{sink} is not in the pipeline that the line makes");
+    if (!job_.plan.caps.empty()) {
+      ProducerOptions options{.plan = job_.plan, .arrivals = &*arrivals_};
+      options.before_frame = [this](std::size_t number) { begin(number); };
+      producer_.emplace(line_.pipeline(), sink.get(), std::move(options));
+      return;
+    }
+    if (job_.held) held_.emplace(sink.get(), job_.plan.in_flight, job_.plan.spin, &*arrivals_);
+    Line::probe(
+        sink.get(), "sink",
+        [](GstPad*, GstPadProbeInfo*, gpointer user) {
+          auto& self = *static_cast<FarSide*>(user);
+          self.begin(self.arrivals_->entered);
+          return GST_PAD_PROBE_OK;
+        },
+        this);
+  }
+  void play(Lines& lines) {
+    // Told before there is a frame: the thread that counts it knows by then whether it was due.
+    const bool live = line_.pause();
+    lines.send({{"plays", true}, {"live", live}});
+    line_.play();
+    if (producer_) producer_->start();
+  }
+  void stop() {
+    if (stopped_) return;
+    stopped_ = true;
+    stats_ = line_.sink_stats();
+    if (producer_) producer_->gate().stop();
+    if (held_) held_->gate().stop();
+    line_.stop();
+    producer_.reset();
+  }
+
+  const ProducerJob job_;
+  const SharedArrivals arrivals_;
+  Watch watch_;
+  const CpuTime cpu_;
+  Line line_;
+  std::optional<Producer> producer_;
+  std::optional<HeldUpstream> held_;
+  std::atomic<std::int64_t> cpu_began_ns_{0};
+  std::atomic<bool> counts_{false};
+  SinkStats stats_;
+  bool stopped_ = false;
+};
+
 }  // namespace
-
-void to_json(nlohmann::json& made, const ProducerJob& job) {
-  const ProducerPlan& plan = job.plan;
-  made = {{"line", job.line},
-          {"caps", plan.caps},
-          {"frame_bytes", plan.frame_bytes},
-          {"frames", plan.frames},
-          {"in_place", plan.in_place},
-          {"rate", plan.rate},
-          {"in_flight", plan.in_flight},
-          {"spin", plan.spin},
-          {"held", job.held},
-          {"warmup", job.warmup},
-          {"socket_folder", job.socket_folder},
-          {"arrivals", job.arrivals}};
-}
-
-void from_json(const nlohmann::json& made, ProducerJob& job) {
-  ProducerPlan& plan = job.plan;
-  made.at("line").get_to(job.line);
-  made.at("caps").get_to(plan.caps);
-  made.at("frame_bytes").get_to(plan.frame_bytes);
-  made.at("frames").get_to(plan.frames);
-  made.at("in_place").get_to(plan.in_place);
-  made.at("rate").get_to(plan.rate);
-  made.at("in_flight").get_to(plan.in_flight);
-  made.at("spin").get_to(plan.spin);
-  made.at("held").get_to(job.held);
-  made.at("warmup").get_to(job.warmup);
-  made.at("socket_folder").get_to(job.socket_folder);
-  made.at("arrivals").get_to(job.arrivals);
-}
-
-void to_json(nlohmann::json& made, const ProducerReport& report) {
-  const SinkStats& sink = report.sink;
-  made = {{"zero_copy_frames", sink.zero_copy_frames},
-          {"copied_frames", sink.copied_frames},
-          {"waits", sink.waits},
-          {"drops", sink.drops},
-          {"transport", sink.transport},
-          {"cpu_ns", report.cpu_ns},
-          {"switches", report.switches},
-          {"events", nlohmann::json::array()}};
-  for (const Event& event : report.events) {
-    made["events"].push_back({static_cast<unsigned>(event.kind), event.since_ns, event.at_ns, event.text});
-  }
-}
-
-void from_json(const nlohmann::json& made, ProducerReport& report) {
-  SinkStats& sink = report.sink;
-  made.at("zero_copy_frames").get_to(sink.zero_copy_frames);
-  made.at("copied_frames").get_to(sink.copied_frames);
-  made.at("waits").get_to(sink.waits);
-  made.at("drops").get_to(sink.drops);
-  made.at("transport").get_to(sink.transport);
-  made.at("cpu_ns").get_to(report.cpu_ns);
-  made.at("switches").get_to(report.switches);
-  for (const auto& event : made.at("events")) {
-    report.events.push_back({.kind = static_cast<Event::Kind>(event.at(0).get<unsigned>()),
-                             .since_ns = event.at(1),
-                             .at_ns = event.at(2),
-                             .text = event.at(3)});
-  }
-}
 
 Lines::~Lines() {
   ::close(socket_);
@@ -258,6 +283,38 @@ std::optional<ProducerReport> FarProducer::end() {
     static_cast<void>(reap(true));
   }
   return std::move(report_);
+}
+
+int run_as_producer() {
+  // Ctrl-C reaches both, as does what ends a group of processes; the one that measures says when it is over.
+  sigset_t ignored;
+  sigemptyset(&ignored);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    std::signal(signal, SIG_IGN);
+    sigaddset(&ignored, signal);
+  }
+  ::pthread_sigmask(SIG_UNBLOCK, &ignored, nullptr);
+  // What this process may start has no part in the socket: it would outlive us.
+  Lines lines(::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
+  if (const int nothing = ::open("/dev/null", O_RDONLY | O_CLOEXEC); nothing >= 0) ::dup2(nothing, STDIN_FILENO);
+  ProducerJob job;
+  while (job.line.empty()) {
+    if (const auto line = lines.receive(std::chrono::hours(1))) job = line->get<ProducerJob>();
+    if (lines.ended()) return 2;
+  }
+  const std::string folder = job.socket_folder;
+  int status = 0;
+  try {
+    gst_init(nullptr, nullptr);
+    FarSide side(std::move(job));
+    lines.send({{"report", side.run(lines)}});
+  } catch (const std::exception& error) {
+    lines.send({{"error", error.what()}});
+    status = 1;
+  }
+  std::error_code none;
+  std::filesystem::remove_all(folder, none);
+  return status;
 }
 
 }  // namespace latency

@@ -19,8 +19,8 @@
 #include <vector>
 
 #include "gst/tools/latency/collector.hpp"
-#include "gst/tools/latency/latency_elements.hpp"
 #include "gst/tools/latency/latency_producer.hpp"
+#include "gst/tools/latency/latency_watch.hpp"
 
 namespace latency {
 
@@ -41,10 +41,11 @@ struct ProducerReport {
   std::vector<Event> events;
 };
 
-void to_json(nlohmann::json& made, const ProducerJob& job);
-void from_json(const nlohmann::json& made, ProducerJob& job);
-void to_json(nlohmann::json& made, const ProducerReport& report);
-void from_json(const nlohmann::json& made, ProducerReport& report);
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Event, kind, since_ns, at_ns, text)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(SinkStats, zero_copy_frames, copied_frames, waits, drops, transport)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ProducerPlan, caps, frame_bytes, frames, in_place, rate, in_flight, spin)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ProducerJob, line, plan, held, warmup, socket_folder, arrivals)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ProducerReport, sink, cpu_ns, switches, events)
 
 /// Lines to and from the other end of a socket, which it closes.
 class Lines {

@@ -25,7 +25,7 @@
 #include <system_error>
 
 #include "gst/tools/latency/far_producer.hpp"
-#include "gst/tools/latency/latency_elements.hpp"
+#include "gst/tools/latency/latency_watch.hpp"
 #include "gst/tools/latency/report_page.hpp"
 
 namespace latency {

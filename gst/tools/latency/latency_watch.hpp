@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
-// gpumap-latency: what happens beside the frames.
+// gpumap-latency: pipelines that are watched, what happens beside their frames, and whether they can run here.
 #pragma once
+
+#include <gst/gst.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -10,7 +12,9 @@
 #include <string>
 #include <vector>
 
+#include "gst/ptr.hpp"
 #include "gst/tools/latency/collector.hpp"
+#include "gst/tools/latency/options.hpp"
 
 namespace latency {
 
@@ -76,5 +80,50 @@ class CpuTime {
  private:
   clockid_t own_ = 0;
 };
+
+using gpumap::gst::Ptr;
+
+/// Who and what, of an error message.
+[[nodiscard]] std::string error_of(GstMessage* message);
+
+struct SinkStats {
+  std::uint64_t zero_copy_frames = 0, copied_frames = 0, waits = 0, drops = 0;
+  std::string transport;
+};
+
+/// A pipeline that is watched, on the system's monotonic clock: with no other is known when a frame was due. What can
+/// go wrong throws std::runtime_error with what the pipeline says.
+class Line {
+ public:
+  /// Of a line for gst-launch. `watch` outlives it.
+  Line(const std::string& text, Watch& watch);
+  ~Line() { stop(); }
+  Line(const Line&) = delete;
+  Line& operator=(const Line&) = delete;
+
+  [[nodiscard]] GstElement* pipeline() const noexcept { return pipeline_.get(); }
+  [[nodiscard]] GstBus* bus() const noexcept { return bus_.get(); }  ///< has errors and EOS; the rest is noted
+  [[nodiscard]] Ptr<GstElement> element(const char* name) const {
+    return Ptr<GstElement>(gst_bin_get_by_name(GST_BIN(pipeline()), name));
+  }
+  /// That callback sees each buffer on an element's pad.
+  static void probe(GstElement* element, const char* pad, GstPadProbeCallback callback, gpointer user);
+  /// Whether its frames are due at certain times: only a live source has no frame to show before it plays.
+  [[nodiscard]] bool pause();
+  void play();
+  void stop();
+  /// What gpumapsink says; nothing where there is none.
+  [[nodiscard]] SinkStats sink_stats() const;
+
+ private:
+  GstStateChangeReturn change(GstState state);
+  Ptr<GstElement> pipeline_;
+  Ptr<GstBus> bus_;
+};
+
+/// Why this program cannot measure with what is installed; empty where it can.
+[[nodiscard]] std::string missing_elements();
+/// Why that case cannot run here; empty where it can.
+[[nodiscard]] std::string why_not_here(const Case& which, const Options& options);
 
 }  // namespace latency

@@ -16,8 +16,8 @@
 
 #include "gst/ptr.hpp"
 #include "gst/tools/latency/far_producer.hpp"
-#include "gst/tools/latency/latency_elements.hpp"
 #include "gst/tools/latency/latency_producer.hpp"
+#include "gst/tools/latency/latency_watch.hpp"
 
 namespace latency {
 
@@ -62,19 +62,15 @@ class Round {
   [[nodiscard]] ProducerPlan plan() const;
   void start_far_producer(const std::string& line);
   void wait_for_far_producer();
-  void probe(GstElement* element, const char* pad, GstPadProbeCallback callback);
   void play();
   /// False: the user ended it before it was whole.
   [[nodiscard]] bool watch_over();
   void drain();
   void start_counting(std::size_t number);  ///< before each frame
   void tear_down();
-  void read_stats();
+  void take_stats(const SinkStats& stats);
   void take_far_report();
   void finish();
-  [[nodiscard]] Ptr<GstElement> element(const char* name) const {
-    return Ptr<GstElement>(gst_bin_get_by_name(GST_BIN(pipeline_.get()), name));
-  }
   [[nodiscard]] bool has_own_producer() const {
     return options_.pipeline.empty() && options_.upstream != "videotestsrc";
   }
@@ -94,8 +90,7 @@ class Round {
   Watch watch_;
   const CpuTime cpu_;
   std::shared_ptr<gpumap::LatencyLog> log_;
-  Ptr<GstElement> pipeline_;
-  Ptr<GstBus> bus_;
+  std::optional<Line> line_;
   std::optional<Producer> producer_;
   std::optional<HeldUpstream> held_;     ///< instead of it, where the line makes its frames itself
   std::unique_ptr<FarProducer> far_;     ///< instead of it, and of all before gpumapsrc, with two processes
@@ -127,12 +122,6 @@ void Round::follow(const std::string& channel) {
 
 // The pipeline, and where it is looked at.
 
-void Round::probe(GstElement* element, const char* pad, GstPadProbeCallback callback) {
-  const Ptr<GstPad> found(element != nullptr ? gst_element_get_static_pad(element, pad) : nullptr);
-  if (!found) throw std::runtime_error(fmt::format("no pad {} to look at", pad));
-  gst_pad_add_probe(found.get(), GST_PAD_PROBE_TYPE_BUFFER, callback, this, nullptr);
-}
-
 void Round::build_line() {
   const Case& which = outcome_.which;
   const std::string whole = options_.pipeline.empty() ? own_line(which, options_, frames_) : options_.pipeline;
@@ -140,15 +129,13 @@ void Round::build_line() {
   const std::string far = expand(parts.producer, which, options_, log_->channel());
   const std::string near = expand(parts.consumer, which, options_, log_->channel());
   outcome_.line = far_ ? far + " & gst-launch-1.0 " + near : near;  // as a shell starts both
-  Line made = make_line(near, watch_);
-  pipeline_ = std::move(made.pipeline);
+  line_.emplace(near, watch_);
   if (which.is_upload()) {
     // Its channel has its name, which is known by now.
-    const auto upload = element("latency-sink");
+    const auto upload = line_->element("latency-sink");
     const Ptr<gchar> path(gst_object_get_path_string(GST_OBJECT(upload.get())));
     follow(path.get());
   }
-  bus_ = std::move(made.bus);
   if (far_) start_far_producer(far);
 }
 
@@ -156,15 +143,18 @@ void Round::build() {
   const Case& which = outcome_.which;
   build_line();
   if (far_) return;
-  const auto sink = element("latency-sink");
+  const auto sink = line_->element("latency-sink");
   if (!sink) throw std::runtime_error("{sink} is not in the pipeline that the line makes");
 
   if (which.is_rival()) {
     // Without a queue between them all of it runs in the producer's thread.
-    probe(sink.get(), "src", [](GstPad*, GstPadProbeInfo*, gpointer self) {
-      mark(static_cast<Round*>(self)->rival_, Stamp::published);
-      return GST_PAD_PROBE_OK;
-    });
+    Line::probe(
+        sink.get(), "src",
+        [](GstPad*, GstPadProbeInfo*, gpointer self) {
+          mark(static_cast<Round*>(self)->rival_, Stamp::published);
+          return GST_PAD_PROBE_OK;
+        },
+        this);
   }
   if (has_own_producer()) {
     link_producer(sink.get());
@@ -176,42 +166,48 @@ void Round::build() {
 
 /// Of a line that makes its frames itself.
 void Round::watch_upstream(GstElement* sink) {
-  probe(sink, "sink", [](GstPad*, GstPadProbeInfo* info, gpointer user) {
-    auto& self = *static_cast<Round*>(user);
-    const std::size_t number = self.entered_++;
-    self.start_counting(number);
-    if (self.outcome_.which.is_rival()) {
-      self.rival_ = {.sequence = number};
-      if (const GstClockTime pts = GST_BUFFER_PTS(GST_PAD_PROBE_INFO_BUFFER(info)); GST_CLOCK_TIME_IS_VALID(pts)) {
-        self.rival_.due_ns = static_cast<std::int64_t>(gst_element_get_base_time(self.pipeline_.get()) + pts);
-      }
-      // It was made since its thread came back: gpumapsink's frames have their making in them, too.
-      mark(self.rival_, Stamp::last_store);
-      const std::int64_t began_ns = self.held_->began_ns();
-      self.rival_.at_ns[static_cast<std::size_t>(Stamp::first_store)] =
-          began_ns != 0 ? began_ns : self.rival_.at(Stamp::last_store);
-    }
-    return GST_PAD_PROBE_OK;
-  });
+  Line::probe(
+      sink, "sink",
+      [](GstPad*, GstPadProbeInfo* info, gpointer user) {
+        auto& self = *static_cast<Round*>(user);
+        const std::size_t number = self.entered_++;
+        self.start_counting(number);
+        if (self.outcome_.which.is_rival()) {
+          self.rival_ = {.sequence = number};
+          if (const GstClockTime pts = GST_BUFFER_PTS(GST_PAD_PROBE_INFO_BUFFER(info)); GST_CLOCK_TIME_IS_VALID(pts)) {
+            self.rival_.due_ns = static_cast<std::int64_t>(gst_element_get_base_time(self.line_->pipeline()) + pts);
+          }
+          // It was made since its thread came back: gpumapsink's frames have their making in them, too.
+          mark(self.rival_, Stamp::last_store);
+          const std::int64_t began_ns = self.held_->began_ns();
+          self.rival_.at_ns[static_cast<std::size_t>(Stamp::first_store)] =
+              began_ns != 0 ? began_ns : self.rival_.at(Stamp::last_store);
+        }
+        return GST_PAD_PROBE_OK;
+      },
+      this);
   if (options_.pipeline.empty()) held_.emplace(sink, options_.frames_in_flight(), outcome_.which.spin);
 }
 
 /// Where a frame is done with.
 void Round::watch_end() {
-  const auto end = element("latency-end");
-  probe(end.get(), "sink", [](GstPad*, GstPadProbeInfo*, gpointer user) {
-    auto& self = *static_cast<Round*>(user);
-    if (self.outcome_.which.is_rival() && self.options_.stamps) {
-      mark(self.rival_, Stamp::visible);
-      self.log_->add(self.rival_);
-    }
-    if (self.far_) {
-      self.far_->arrived();
-    } else {
-      self.gate()->arrived();
-    }
-    return GST_PAD_PROBE_OK;
-  });
+  const auto end = line_->element("latency-end");
+  Line::probe(
+      end.get(), "sink",
+      [](GstPad*, GstPadProbeInfo*, gpointer user) {
+        auto& self = *static_cast<Round*>(user);
+        if (self.outcome_.which.is_rival() && self.options_.stamps) {
+          mark(self.rival_, Stamp::visible);
+          self.log_->add(self.rival_);
+        }
+        if (self.far_) {
+          self.far_->arrived();
+        } else {
+          self.gate()->arrived();
+        }
+        return GST_PAD_PROBE_OK;
+      },
+      this);
 }
 
 ProducerPlan Round::plan() const {
@@ -226,12 +222,15 @@ ProducerPlan Round::plan() const {
 }
 
 void Round::start_far_producer(const std::string& line) {
-  const auto src = element("latency-src");
-  probe(src.get(), "src", [](GstPad*, GstPadProbeInfo*, gpointer user) {
-    auto& self = *static_cast<Round*>(user);
-    self.start_counting(self.entered_++);
-    return GST_PAD_PROBE_OK;
-  });
+  const auto src = line_->element("latency-src");
+  Line::probe(
+      src.get(), "src",
+      [](GstPad*, GstPadProbeInfo*, gpointer user) {
+        auto& self = *static_cast<Round*>(user);
+        self.start_counting(self.entered_++);
+        return GST_PAD_PROBE_OK;
+      },
+      this);
   ProducerJob job{.line = line, .plan = plan(), .warmup = warmup_};
   if (!has_own_producer()) job.plan.caps.clear();
   if (options_.pipeline.empty()) {
@@ -257,7 +256,7 @@ void Round::link_producer(GstElement* sink) {
       }
     };
   }
-  producer_.emplace(pipeline_.get(), sink, std::move(made));
+  producer_.emplace(line_->pipeline(), sink, std::move(made));
 }
 
 void Round::start_counting(std::size_t number) {
@@ -284,17 +283,12 @@ void Round::wait_for_far_producer() {
 void Round::play() {
   if (far_) wait_for_far_producer();
   if (interrupted != 0) return;
-  const auto src = element("latency-src");
+  const auto src = line_->element("latency-src");
   src_is_late_ = options_.src_late_ms > 0 && src != nullptr;
   if (src_is_late_) gst_element_set_locked_state(src.get(), TRUE);
-  // Only a live source has no frame to show before it plays; only its frames have a time at which they are due.
-  const GstStateChangeReturn paused = gst_element_set_state(pipeline_.get(), GST_STATE_PAUSED);
-  if (paused == GST_STATE_CHANGE_NO_PREROLL && !options_.pipeline.empty()) outcome_.collector.pace();
-  if (paused == GST_STATE_CHANGE_FAILURE ||
-      gst_element_set_state(pipeline_.get(), GST_STATE_PLAYING) == GST_STATE_CHANGE_FAILURE) {
-    const Ptr<GstMessage> message(gst_bus_pop_filtered(bus_.get(), GST_MESSAGE_ERROR));
-    throw std::runtime_error(message ? error_of(message.get()) : "the pipeline does not start");
-  }
+  // Only frames of a live source have a time at which they are due.
+  if (line_->pause() && !options_.pipeline.empty()) outcome_.collector.pace();
+  line_->play();
   if (producer_) producer_->start();
 }
 
@@ -309,7 +303,7 @@ bool Round::watch_over() {
   std::int64_t moved_ns = played_ns;
   std::uint64_t before = 0;
   for (unsigned look = 0;; ++look) {
-    const Ptr<GstMessage> message(gst_bus_timed_pop(bus_.get(), look_ns));
+    const Ptr<GstMessage> message(gst_bus_timed_pop(line_->bus(), look_ns));
     watch_.look_at_threads();
     if (far_) far_->look();
     if (look % looks_a_fetch == 0) drain();
@@ -321,7 +315,7 @@ bool Round::watch_over() {
     if (outcome_.collector.frames_of_round() >= frames_) return true;  // of a line that has no end of its own
     const std::int64_t now = gpumap::monotonic_ns();
     if (src_is_late_ && now - played_ns >= std::int64_t{options_.src_late_ms} * 1'000'000) {
-      const auto src = element("latency-src");
+      const auto src = line_->element("latency-src");
       gst_element_set_locked_state(src.get(), FALSE);
       gst_element_sync_state_with_parent(src.get());
       src_is_late_ = false;
@@ -339,10 +333,7 @@ bool Round::watch_over() {
   }
 }
 
-void Round::read_stats() {
-  const auto sink = element("latency-sink");
-  if (!sink || outcome_.which.is_rival()) return;
-  const SinkStats stats = stats_of(sink.get());
+void Round::take_stats(const SinkStats& stats) {
   outcome_.zero_copy_frames += stats.zero_copy_frames;
   outcome_.copied_frames += stats.copied_frames;
   outcome_.waits += stats.waits;
@@ -357,26 +348,23 @@ void Round::take_far_report() {
       outcome_.error = "the producer's process ended without a report, or did not end";
     return;
   }
-  outcome_.zero_copy_frames += report->sink.zero_copy_frames;
-  outcome_.copied_frames += report->sink.copied_frames;
-  outcome_.waits += report->sink.waits;
-  given_up_ = report->sink.drops;
-  outcome_.transport = report->sink.transport;
+  take_stats(report->sink);
   if (began_ns_ != 0) outcome_.cpu_ns += report->cpu_ns;
   outcome_.switches += report->switches;
   far_events_ = report->events;
 }
 
 void Round::tear_down() {
-  if (!pipeline_) return;
-  if (far_) take_far_report();
-  read_stats();
+  if (!line_) return;
+  if (far_) {
+    take_far_report();
+  } else if (!outcome_.which.is_rival()) {
+    take_stats(line_->sink_stats());
+  }
   if (Gate* const gate = this->gate(); gate != nullptr) gate->stop();
-  gst_element_set_state(pipeline_.get(), GST_STATE_NULL);
-  if (producer_) producer_->stop();
-  if (bus_) gst_bus_set_sync_handler(bus_.get(), nullptr, nullptr, nullptr);
+  line_->stop();
   producer_.reset();
-  pipeline_.reset();
+  line_.reset();
 }
 
 void Round::finish() {
