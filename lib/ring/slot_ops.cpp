@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 
+#include "prefetch.hpp"
 #include "ring/control_block.hpp"
 
 namespace gpumap::ring {
