@@ -284,8 +284,10 @@ std::uint64_t row_bytes(const GstVideoInfo& usual, std::uint32_t plane, const gi
   return most;
 }
 
-/// The stride of tiles is how many lie beside each other and above each other: no fewer than usual.
+/// The stride of tiles is how many lie beside each other and above each other: no fewer than usual. It has 16 bits for
+/// each of the two numbers, beyond which the usual ones would wrap round.
 bool tiles_fit(const GstVideoInfo& usual, std::uint32_t plane, const VideoLayout& layout, std::uint64_t left) {
+  if (layout.width > G_MAXUINT16 || layout.height > G_MAXUINT16) return false;
   const auto across = [](gint stride) { return static_cast<std::uint64_t>(GST_VIDEO_TILE_X_TILES(stride)); };
   const auto down = [](gint stride) { return static_cast<std::uint64_t>(GST_VIDEO_TILE_Y_TILES(stride)); };
   const gint own = layout.stride[plane];

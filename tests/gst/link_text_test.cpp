@@ -199,6 +199,23 @@ TEST(LinkText, OfALayoutThatDoesNotFitIsNone) {
   }
 }
 
+// Of so many tiles the numbers wrap round in what GStreamer takes for the stride.
+TEST(LinkText, OfALayoutOfTilesBeyondAllNumbersIsNone) {
+  for (const GstVideoFormat format : {GST_VIDEO_FORMAT_NV12_64Z32, GST_VIDEO_FORMAT_NV12_4L4}) {
+    for (const std::uint32_t width : {65536U * 4, 65536U * 64, 65536U * 64 + 64}) {
+      GstVideoInfo usual;
+      if (gst_video_info_set_format(&usual, format, width, 3) == 0) continue;
+      VideoLayout layout;
+      layout.format = format;
+      layout.width = width;
+      layout.height = 3;
+      layout.planes = 2;
+      for (const std::uint32_t plane : {0U, 1U}) layout.stride[plane] = GST_VIDEO_INFO_PLANE_STRIDE(&usual, plane);
+      EXPECT_FALSE(is_taken(layout, std::uint64_t{1} << 20U)) << width;
+    }
+  }
+}
+
 TEST(LinkText, OfALayoutHasRowsForAllThatLiesInThem) {
   // Of 33 pixels the last pair is whole: its colours lie behind its one luma.
   for (const GstVideoFormat format : {GST_VIDEO_FORMAT_YUY2, GST_VIDEO_FORMAT_UYVY, GST_VIDEO_FORMAT_VYUY}) {
