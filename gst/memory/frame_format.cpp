@@ -480,6 +480,16 @@ GstBuffer* in_default_layout(GstBuffer* buffer, const GstVideoInfo& info) {
     same = same && meta->offset[plane] == info.offset[plane] && meta->stride[plane] == info.stride[plane];
   }
   if (same) return owned.release();
+  // GStreamer asserts it.
+  if (meta->format != GST_VIDEO_INFO_FORMAT(&info) || meta->n_planes != GST_VIDEO_INFO_N_PLANES(&info) ||
+      meta->width < static_cast<guint>(GST_VIDEO_INFO_WIDTH(&info)) ||
+      meta->height < static_cast<guint>(GST_VIDEO_INFO_HEIGHT(&info))) {
+    throw Error(ErrorCode::invalid,
+                fmt::format("the GstVideoMeta of a frame says {} of {}x{}, but its caps say {} of {}x{}: see what "
+                            "upstream sends",
+                            gst_video_format_to_string(meta->format), meta->width, meta->height,
+                            GST_VIDEO_INFO_NAME(&info), GST_VIDEO_INFO_WIDTH(&info), GST_VIDEO_INFO_HEIGHT(&info)));
+  }
 
   Ptr<GstBuffer> packed(gst_buffer_new_allocate(nullptr, info.size, nullptr));
   GstVideoInfo mutable_info = info;  // GStreamer 1.22 takes it without const

@@ -184,6 +184,28 @@ TEST(UnreadableFrames, AreErrors) {
   EXPECT_EQ(pipeline.culprit(), "src");
 }
 
+// Nor one that is described as another picture than the caps say, as where it was made before them. GStreamer asserts
+// that it is not, which ends a process that takes assertions for fatal.
+TEST(UnreadableFrames, OfOtherPicturesThanTheCapsSayAreErrors) {
+  const Caps caps = video_caps("RGBA", 34, 18);
+  GstVideoInfo padded = padded_info(caps, 256);  // GStreamer 1.22 takes it without const
+  const auto error_of = [&](GstVideoFormat format, guint width, guint height, guint planes) {
+    Pipeline pipeline(
+        on_new_channel("appsrc name=in format=time ! gpumapsink $CHANNEL gpumapsrc name=src $CHANNEL ! "
+                       "capsfilter caps=video/x-raw ! appsink name=out sync=false"));
+    gst_app_src_set_caps(pipeline.appsrc(), caps.get());
+    EXPECT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+    Buffer buffer = new_buffer(random_data(padded.size, planes));
+    gst_buffer_add_video_meta_full(buffer.get(), GST_VIDEO_FRAME_FLAG_NONE, format, width, height, planes,
+                                   padded.offset, padded.stride);
+    push(pipeline.appsrc(), std::move(buffer));
+    return pipeline.wait();
+  };
+  EXPECT_THAT(error_of(GST_VIDEO_FORMAT_NV12, 34, 18, 2), testing::HasSubstr("says NV12 of 34x18"));
+  EXPECT_THAT(error_of(GST_VIDEO_FORMAT_RGBA, 32, 18, 1), testing::HasSubstr("caps say RGBA of 34x18"));
+  EXPECT_THAT(error_of(GST_VIDEO_FORMAT_RGBA, 34, 17, 1), testing::HasSubstr("says RGBA of 34x17"));
+}
+
 // A frame holds one field of a picture that has twice its rows.
 TEST(SingleFields, PassKernelsThatDeclareNoCaps) {
   const Caps caps =
