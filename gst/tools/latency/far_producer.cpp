@@ -194,11 +194,9 @@ void FarProducer::start(ProducerJob job) {
     throw std::runtime_error(fmt::format("no socket for the producer's process: {}", std::strerror(errno)));
   }
   lines_.emplace(ends[0]);
-  // What drivers print is no part of the report on standard output. A descriptor that is made another's copy, or its
-  // own, is open over there.
+  // What drivers print is no part of the report on standard output.
   posix_spawn_file_actions_t descriptors;
   ::posix_spawn_file_actions_init(&descriptors);
-  ::posix_spawn_file_actions_adddup2(&descriptors, arrivals_.fd(), arrivals_.fd());
   ::posix_spawn_file_actions_adddup2(&descriptors, ends[1], STDIN_FILENO);
   ::posix_spawn_file_actions_adddup2(&descriptors, STDERR_FILENO, STDOUT_FILENO);
   std::string name = "gpumap-latency";

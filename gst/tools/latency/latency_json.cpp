@@ -8,11 +8,11 @@
 #include <algorithm>
 #include <array>
 #include <ctime>
-#include <fstream>
 #include <gpumap/device.hpp>
 #include <gpumap/kernel.hpp>
 #include <thread>
 
+#include "figures.hpp"
 #include "gst/tools/latency/report_page.hpp"
 
 namespace latency {
@@ -23,14 +23,6 @@ using gpumap::Histogram;
 using gpumap::Percentiles;
 using gpumap::Stage;
 using gpumap::Total;
-
-std::string cpu_name() {
-  std::ifstream info("/proc/cpuinfo");
-  for (std::string line; std::getline(info, line);) {
-    if (line.rfind("model name", 0) == 0) return line.substr(line.find(':') + 2);
-  }
-  return "unknown CPU";
-}
 
 std::string operating_system() {
   utsname names{};
@@ -115,16 +107,15 @@ Json times_of(const Collector& frames) {
 
 Json describe_machine(const std::string& device) {
   Json made;
-  const auto inventory = gpumap::take_inventory();
-  const gpumap::DeviceInfo& info = gpumap::select_device(inventory, device);
   const auto open = gpumap::Device::open(device);
+  const gpumap::DeviceInfo& info = open->info();
   const bool cuda = open->default_backend() == gpumap::Backend::cuda;
   made["device"] = info.name;
   made["software"] = info.software;
   made["driver"] = cuda ? fmt::format("{}, CUDA {}", info.vulkan_driver, info.cuda_driver) : info.vulkan_driver;
   made["backend"] = gpumap::value_name(open->default_backend());
   made["window_bytes"] = info.window_bytes;
-  made["cpu"] = cpu_name();
+  made["cpu"] = bench::cpu_name();
   made["cores"] = std::thread::hardware_concurrency();
   made["system"] = operating_system();
   made["date"] = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));

@@ -8,15 +8,15 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <climits>
 #include <cmath>
 #include <cstring>
 #include <ctime>
 #include <stdexcept>
-#include <system_error>
 #include <utility>
 #include <vector>
+
+#include "figures.hpp"
 
 namespace latency {
 namespace {
@@ -61,28 +61,8 @@ long futex(std::atomic<std::uint32_t>& word, int operation, std::uint32_t value,
 
 }  // namespace
 
-SharedArrivals::SharedArrivals() : fd_(::memfd_create("gpumap-latency", MFD_CLOEXEC)) {
-  if (fd_ < 0 || ::ftruncate(fd_, sizeof(Arrivals)) != 0) {
-    const int cause = errno;
-    if (fd_ >= 0) ::close(fd_);
-    throw std::system_error(cause, std::generic_category(), "no memory to share with the producer's process");
-  }
-  map();
-}
-
-SharedArrivals::SharedArrivals(int fd) : fd_(fd) {
-  map();
-}
-
-void SharedArrivals::map() {
-  void* const at = ::mmap(nullptr, sizeof(Arrivals), PROT_READ | PROT_WRITE, MAP_SHARED, fd_, 0);
-  if (at == MAP_FAILED) {
-    const int cause = errno;
-    ::close(fd_);
-    throw std::system_error(cause, std::generic_category(), "cannot map what both processes count in");
-  }
-  words_ = static_cast<Arrivals*>(at);
-}
+SharedArrivals::SharedArrivals(int fd)
+    : fd_(fd), words_(static_cast<Arrivals*>(bench::map_shared(fd_, sizeof(Arrivals)))) {}
 
 SharedArrivals::~SharedArrivals() {
   ::munmap(words_, sizeof(Arrivals));

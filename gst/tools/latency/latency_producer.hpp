@@ -31,8 +31,8 @@ struct Arrivals {
 /// Arrivals in memory of their own, which another process maps by its descriptor.
 class SharedArrivals {
  public:
-  SharedArrivals();                 ///< new ones. Throws std::system_error
-  explicit SharedArrivals(int fd);  ///< those behind a descriptor of this process, which it closes. Throws the same
+  /// New ones, or those behind a descriptor of this process, which it closes. Throws std::system_error.
+  explicit SharedArrivals(int fd = -1);
   ~SharedArrivals();
   SharedArrivals(const SharedArrivals&) = delete;
   SharedArrivals& operator=(const SharedArrivals&) = delete;
@@ -42,10 +42,8 @@ class SharedArrivals {
   [[nodiscard]] Arrivals* operator->() const noexcept { return words_; }
 
  private:
-  void map();
-
   int fd_;
-  Arrivals* words_ = nullptr;
+  Arrivals* words_;
 };
 
 /// What a producer waits for: frames at the end of their way, or the time at which its next one is due. It sleeps, or

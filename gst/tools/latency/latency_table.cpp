@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <iterator>
 
@@ -12,11 +11,6 @@
 namespace latency {
 namespace {
 
-struct Column {
-  const char *key, *title;
-};
-constexpr std::array columns{Column{"p50", "P50"},    Column{"p90", "P90"}, Column{"p99", "P99"},
-                             Column{"p999", "P99.9"}, Column{"max", "max"}, Column{"mean", "mean"}};
 constexpr std::size_t title_width = 24;
 
 /// In lines of at most 120 columns, those after the first indented.
@@ -65,13 +59,9 @@ std::string overview(const Json& report, const std::string& mark) {
   const auto frames = frames_of(report);
   std::string made = fmt::format("\n{}: {}{}\n", headline, explain(headline), mark);
   bool broken = false;
-  std::vector<std::string> titles;
+  const auto titles = titles_of(report);
   std::size_t width = title_width;
-  for (const auto& one : report.at("cases")) {
-    const std::string title = title_of(one);
-    if (std::find(titles.begin(), titles.end(), title) == titles.end()) titles.push_back(title);
-    width = std::max(width, title.size());
-  }
+  for (const std::string& title : titles) width = std::max(width, title.size());
   for (std::size_t first = 0; first < frames.size(); first += frames_a_block) {
     const std::size_t last = std::min(first + frames_a_block, frames.size());
     made += fmt::format("{:<{}}", "", width);
@@ -83,13 +73,13 @@ std::string overview(const Json& report, const std::string& mark) {
       made += fmt::format("{:<{}}", title, width);
       for (std::size_t i = first; i < last; ++i) {
         std::string cell;
-        for (const auto& one : report.at("cases")) {
-          if (one.at("frame") != frames[i] || title_of(one) != title) continue;
-          const Json& times = one.at("times").at(headline);
-          broken = broken || (times.at("count") > 0 && !state_of(one).empty());
-          cell = times.at("count") == 0 ? no_figure_of(one)
-                                        : fmt::format("{} {:>9}", short_time(times.at("p50")),
-                                                      short_time(times.at("p99")) + (state_of(one).empty() ? "" : "!"));
+        if (const Json* one = find_case(report, frames[i], title); one != nullptr) {
+          const Json& times = one->at("times").at(headline);
+          const char* mark_of_case = state_of(*one).empty() ? "" : "!";
+          broken = broken || (times.at("count") > 0 && *mark_of_case != 0);
+          cell = times.at("count") == 0
+                     ? no_figure_of(*one)
+                     : fmt::format("{} {:>9}", short_time(times.at("p50")), short_time(times.at("p99")) + mark_of_case);
         }
         made += fmt::format(" {:>19}", cell);
       }

@@ -17,28 +17,14 @@
 namespace latency {
 
 std::string escape(std::string_view text) {
+  constexpr std::string_view special = "&<>\"'";
+  constexpr std::array<std::string_view, special.size()> written{"&amp;", "&lt;", "&gt;", "&quot;", "&#39;"};
   std::string made;
   for (const char c : text) {
-    switch (c) {
-      case '&':
-        made += "&amp;";
-        break;
-      case '<':
-        made += "&lt;";
-        break;
-      case '>':
-        made += "&gt;";
-        break;
-      case '"':
-        made += "&quot;";
-        break;
-      case '\'':
-        made += "&#39;";
-        break;
-      default:
-        // Of control characters HTML takes these two.
-        if (static_cast<unsigned char>(c) >= ' ' || c == '\n' || c == '\t') made += c;
-    }
+    // Of control characters HTML takes these two.
+    if (static_cast<unsigned char>(c) < ' ' && c != '\n' && c != '\t') continue;
+    const std::size_t at = special.find(c);
+    made += at == std::string_view::npos ? std::string_view(&c, 1) : written[at];
   }
   return made;
 }
@@ -66,6 +52,27 @@ using Cases = std::vector<const Json*>;
 constexpr double width = 760;
 constexpr double gutter = 130;  // of names and of the y axis
 
+/// 1, 2 or 5 times a power of ten, so that about five fit.
+double step_for(double most) {
+  const double power = std::pow(10, std::floor(std::log10(most / 5)));
+  for (const double factor : {1.0, 2.0, 5.0}) {
+    if (most / (factor * power) <= 6) return factor * power;
+  }
+  return 10 * power;
+}
+
+/// 1, 2 and 5 times powers of ten between two powers of ten; of many powers these alone.
+std::vector<double> ticks_between(double low, double high) {
+  std::vector<double> ticks;
+  for (int power = static_cast<int>(std::floor(low)); power <= high; ++power) {
+    for (const double factor : {1.0, 2.0, 5.0}) {
+      const double at = power + std::log10(factor);
+      if ((factor == 1 || high - low < 2.5) && at >= low && at <= high) ticks.push_back(factor * std::pow(10, power));
+    }
+  }
+  return ticks;
+}
+
 /// A drawing under construction.
 class Drawing {
  public:
@@ -85,6 +92,15 @@ class Drawing {
   void dot(double x, double y, std::string_view colour, std::string_view hint) {
     add(R"(<circle cx="{:.1f}" cy="{:.1f}" r="3.8" fill="{}"><title>{}</title></circle>)", x, y, colour, escape(hint));
   }
+  /// Times from 0 at `left` to `most` at `right`, with their lines from `top` to `bottom`.
+  void time_axis(double left, double right, double most, double top, double bottom) {
+    for (int tick = 0; tick * step_for(most) <= most * 1.0001; ++tick) {
+      const double time = tick * step_for(most);
+      const double x = left + time / most * (right - left);
+      line(x, top, x, bottom, "grid");
+      text(x, bottom + 18, time == 0 ? "0" : short_time(time), "middle");
+    }
+  }
   [[nodiscard]] std::string take() {
     return fmt::format(
         "<figure><figcaption>{0}</figcaption><div class=\"scroll\"><svg class=\"{1}\" role=\"img\" aria-label=\"{0}\" "
@@ -100,41 +116,6 @@ class Drawing {
   }
   std::string kind_, title_, body_;
   double height_;
-};
-
-/// 1, 2 or 5 times a power of ten, so that about five fit.
-double step_for(double most) {
-  const double power = std::pow(10, std::floor(std::log10(most / 5)));
-  for (const double factor : {1.0, 2.0, 5.0}) {
-    if (most / (factor * power) <= 6) return factor * power;
-  }
-  return 10 * power;
-}
-
-/// Times on a logarithmic y axis, with its lines and labels.
-class TimeAxis {
- public:
-  TimeAxis(double least, double most, double top, double bottom) : top_(top), bottom_(bottom) {
-    low_ = std::log10(std::max(least, 1.0)) - 0.05;
-    high_ = std::max(std::log10(std::max(most, 1.0)) + 0.05, low_ + 0.5);
-  }
-  [[nodiscard]] double at(double ns) const {
-    return bottom_ - (std::log10(std::max(ns, 1.0)) - low_) / (high_ - low_) * (bottom_ - top_);
-  }
-  void draw(Drawing& drawing, double left, double right) const {
-    const bool fine = high_ - low_ < 2.5;  // 1, 2, 5; else powers of ten only
-    for (int power = static_cast<int>(std::floor(low_)); power <= static_cast<int>(high_); ++power) {
-      for (const double factor : {1.0, 2.0, 5.0}) {
-        const double ns = factor * std::pow(10, power);
-        if ((factor != 1 && !fine) || std::log10(ns) < low_ || std::log10(ns) > high_) continue;
-        drawing.line(left, at(ns), right, at(ns), "grid");
-        drawing.text(left - 8, at(ns) + 4, short_time(ns), "right");
-      }
-    }
-  }
-
- private:
-  double top_, bottom_, low_ = 0, high_ = 1;
 };
 
 std::string hint_of(const Json& one, const Json& outlier) {
@@ -189,29 +170,23 @@ std::string stage_bars(const Cases& cases, const std::string& key, const std::st
   constexpr double bar = 20;
   constexpr double pitch = 27;
   constexpr double top = 8;
+  std::vector<std::pair<const Json*, double>> sums;
   double most = 0;
-  std::size_t rows = 0;
-  for (const Json* one : cases) {
-    double sum = 0;
-    for (const Json& time : one->at(key)) sum += time.get<double>();
-    most = std::max(most, sum);
-    if (!one->at(key).empty()) ++rows;
-  }
-  if (rows == 0 || most <= 0) return {};
-  const double bottom = top + pitch * static_cast<double>(rows);
-  const double scale = (width - gutter - 90) / most;
-  Drawing drawing("bars", title, bottom + 26);
-  for (int tick = 0; tick * step_for(most) <= most * 1.0001; ++tick) {
-    const double at = tick * step_for(most);
-    drawing.line(gutter + at * scale, top, gutter + at * scale, bottom, "grid");
-    drawing.text(gutter + at * scale, bottom + 18, at == 0 ? "0" : short_time(at), "middle");
-  }
-  double y = top + (pitch - bar) / 2;
   for (const Json* one : cases) {
     if (one->at(key).empty()) continue;
-    drawing.text(gutter - 8, y + bar / 2 + 4, title_of(*one), "right");
     double sum = 0;
     for (const Json& time : one->at(key)) sum += time.get<double>();
+    sums.emplace_back(one, sum);
+    most = std::max(most, sum);
+  }
+  if (most <= 0) return {};
+  const double bottom = top + pitch * static_cast<double>(sums.size());
+  const double scale = (width - gutter - 90) / most;
+  Drawing drawing("bars", title, bottom + 26);
+  drawing.time_axis(gutter, width - 90, most, top, bottom);
+  double y = top + (pitch - bar) / 2;
+  for (const auto& [one, sum] : sums) {
+    drawing.text(gutter - 8, y + bar / 2 + 4, title_of(*one), "right");
     double x = gutter;
     for (const auto& [stage, time] : one->at(key).items()) {
       const auto ns = time.get<double>();
@@ -255,14 +230,9 @@ std::string histograms(const Cases& cases, const std::string& title) {
   const auto height_of = [&](std::uint64_t count) {
     return std::log(2 * static_cast<double>(count)) / std::log(2 * static_cast<double>(frames)) * tallest;
   };
-  const bool fine = decades < 2.5;
-  for (int power = static_cast<int>(std::floor(std::log10(least))); power <= std::log10(most); ++power) {
-    for (const double factor : {1.0, 2.0, 5.0}) {
-      const double ns = factor * std::pow(10, power);
-      if ((factor != 1 && !fine) || ns < least || x_of(ns) > right) continue;
-      drawing.line(x_of(ns), 0, x_of(ns), bottom, "grid");
-      drawing.text(x_of(ns), bottom + 18, short_time(ns), "middle");
-    }
+  for (const double ns : ticks_between(std::log10(least), std::log10(least) + decades)) {
+    drawing.line(x_of(ns), 0, x_of(ns), bottom, "grid");
+    drawing.text(x_of(ns), bottom + 18, short_time(ns), "middle");
   }
   double y = row;
   for (const auto& [one, bins] : drawn) {
@@ -291,6 +261,7 @@ std::string timeline(const Cases& cases, const std::string& title) {
   constexpr double top = 10;
   constexpr double bottom = 240;
   constexpr double left = 70;
+  constexpr double right = width - 20;
   double least = 0;
   double most = 0;
   double last = 0;
@@ -304,18 +275,20 @@ std::string timeline(const Cases& cases, const std::string& title) {
   }
   if (most == 0 || last <= 0) return {};
   Drawing drawing("timeline", title, bottom + 40);
-  const double scale = (width - left - 20) / last;
-  TimeAxis axis(least, most, top, bottom);
-  axis.draw(drawing, left, width - 20);
-  for (int tick = 0; tick * step_for(last) <= last * 1.0001; ++tick) {
-    const double at = tick * step_for(last);
-    drawing.line(left + at * scale, top, left + at * scale, bottom, "grid");
-    drawing.text(left + at * scale, bottom + 18, at == 0 ? "0" : short_time(at), "middle");
+  const double low = std::log10(std::max(least, 1.0)) - 0.05;
+  const double high = std::max(std::log10(std::max(most, 1.0)) + 0.05, low + 0.5);
+  const auto y_of = [&](double ns) {
+    return bottom - (std::log10(std::max(ns, 1.0)) - low) / (high - low) * (bottom - top);
+  };
+  for (const double ns : ticks_between(low, high)) {
+    drawing.line(left, y_of(ns), right, y_of(ns), "grid");
+    drawing.text(left - 8, y_of(ns) + 4, short_time(ns), "right");
   }
+  drawing.time_axis(left, right, last, top, bottom);
   drawing.text((left + width) / 2, bottom + 36, "since the measurement began", "middle dim");
   for (const Json* one : cases) {
     for (const Json& outlier : one->at("outliers")) {
-      drawing.dot(left + outlier.at("at_ns").get<double>() * scale, axis.at(outlier.at("time_ns")),
+      drawing.dot(left + outlier.at("at_ns").get<double>() / last * (right - left), y_of(outlier.at("time_ns")),
                   cause_colour(cause_of(outlier)), hint_of(*one, outlier));
     }
   }
@@ -354,9 +327,6 @@ details{margin:.4em 0;padding:.3em .8em;background:var(--panel);border-radius:6p
 details td{border-color:var(--line)}.note{color:var(--dim);font-size:.92em}
 )css";
 
-constexpr std::array<std::pair<const char*, const char*>, 6> columns{
-    {{"p50", "P50"}, {"p90", "P90"}, {"p99", "P99"}, {"p999", "P99.9"}, {"max", "max"}, {"mean", "mean"}}};
-
 std::string legend_item(const std::string& colour, std::string_view text) {
   return fmt::format("<span><i style=\"background:{}\"></i>{}</span>", colour, escape(text));
 }
@@ -382,23 +352,12 @@ std::string cause_legend(const Cases& cases) {
   return made + "</div>\n";
 }
 
-std::string cell(std::size_t number, std::string_view row, const char* column, const Json& times,
-                 std::string_view css = "") {
-  return fmt::format("<td class=\"{}\" data-case=\"{}\" data-row=\"{}\" data-column=\"{}\">{}</td>", css, number, row,
-                     column, short_time(times.at(column)));
-}
-
 /// Sizes across, cases down: what the run was made for.
 std::string overview(const Json& report) {
   const std::string headline = headline_of(report);
   const auto frames = frames_of(report);
-  std::vector<std::string> titles;
   std::vector<double> best(frames.size(), 0);
-  const Json& cases = report.at("cases");
-  for (const Json& one : cases) {
-    if (const auto title = title_of(one); std::find(titles.begin(), titles.end(), title) == titles.end()) {
-      titles.push_back(title);
-    }
+  for (const Json& one : report.at("cases")) {
     const Json& times = one.at("times").at(headline);
     if (times.at("count") == 0 || !state_of(one).empty()) continue;
     double& least = best[std::find(frames.begin(), frames.end(), one.at("frame").get<std::string>()) - frames.begin()];
@@ -409,25 +368,24 @@ std::string overview(const Json& report) {
   made += "</tr><tr><th></th>";
   for (std::size_t i = 0; i < frames.size(); ++i) made += "<th>P50</th><th>P99</th>";
   made += "</tr></thead><tbody>\n";
-  for (const std::string& title : titles) {
+  for (const std::string& title : titles_of(report)) {
     made += fmt::format("<tr><td>{}</td>", escape(title));
     for (std::size_t i = 0; i < frames.size(); ++i) {
-      std::string figure = "<td></td><td></td>";
-      for (const Json& one : cases) {
-        if (one.at("frame") != frames[i] || title_of(one) != title) continue;
-        const Json& times = one.at("times").at(headline);
-        const std::string state = state_of(one);
-        if (times.at("count") == 0) {
-          figure =
-              fmt::format("<td colspan=\"2\" title=\"{}\"><small>{}</small></td>", escape(state), no_figure_of(one));
-          continue;
-        }
-        const bool is_best = state.empty() && times.at("p50").get<double>() == best[i];
-        const std::string hint = state.empty() ? std::string() : fmt::format(" title=\"{}\"", escape(state));
-        figure = fmt::format("<td{}{}>{}{}</td><td{}>{}</td>", is_best ? " class=\"best\"" : "", hint,
-                             short_time(times.at("p50")), state.empty() ? "" : "!", hint, short_time(times.at("p99")));
+      const Json* one = find_case(report, frames[i], title);
+      if (one == nullptr) {
+        made += "<td></td><td></td>";
+        continue;
       }
-      made += figure;
+      const Json& times = one->at("times").at(headline);
+      const std::string state = state_of(*one);
+      const std::string hint = state.empty() ? std::string() : fmt::format(" title=\"{}\"", escape(state));
+      if (times.at("count") == 0) {
+        made += fmt::format("<td colspan=\"2\"{}><small>{}</small></td>", hint, no_figure_of(*one));
+        continue;
+      }
+      const bool is_best = state.empty() && times.at("p50").get<double>() == best[i];
+      made += fmt::format("<td{}{}>{}{}</td><td{}>{}</td>", is_best ? " class=\"best\"" : "", hint,
+                          short_time(times.at("p50")), state.empty() ? "" : "!", hint, short_time(times.at("p99")));
     }
     made += "</tr>\n";
   }
@@ -489,14 +447,17 @@ std::string details(const Json& one, std::size_t number) {
                                  escape(title_of(one)), escape(counts_of(one)));
   if (!state.empty()) made += fmt::format("<p class=\"mark\">{}</p>", escape(state));
   made += "<div class=\"scroll\"><table><thead><tr><th></th>";
-  for (const auto& [key, title] : columns) made += fmt::format("<th>{}</th>", title);
+  for (const Column& column : columns) made += fmt::format("<th>{}</th>", column.title);
   made += "</tr></thead><tbody>\n";
   for (const std::string& row : row_names) {
     if (!has_row(one, row)) continue;
     const Json& times = one.at("times").at(row);
     const bool stage = one.at("typical").contains(row);
     made += fmt::format("<tr{}><td title=\"{}\">{}</td>", stage ? "" : " class=\"total\"", escape(explain(row)), row);
-    for (const auto& [key, title] : columns) made += cell(number, row, key, times);
+    for (const Column& column : columns) {
+      made += fmt::format("<td data-case=\"{}\" data-row=\"{}\" data-column=\"{}\">{}</td>", number, row, column.key,
+                          short_time(times.at(column.key)));
+    }
     made += "</tr>\n";
   }
   made += "</tbody></table></div>\n" + slow_frames(one);

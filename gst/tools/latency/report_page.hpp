@@ -3,6 +3,7 @@
 // be made of a file from another machine.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -57,8 +58,17 @@ extern const std::vector<std::string> row_names;
 [[nodiscard]] std::string mark_of(const Json& report);
 [[nodiscard]] std::string no_figure_of(const Json& one);  ///< "not here", "failed" or "-": instead of a figure
 [[nodiscard]] std::string counts_of(const Json& one);     ///< frames, drops, CPU time: one line
-/// Sizes of frames in the report's order, each once.
+/// Sizes of frames, and titles of cases, in the report's order, each once.
 [[nodiscard]] std::vector<std::string> frames_of(const Json& report);
+[[nodiscard]] std::vector<std::string> titles_of(const Json& report);
+/// Null: there is none.
+[[nodiscard]] const Json* find_case(const Json& report, const std::string& frame, const std::string& title);
+/// Figures of a row, in the order of a table's columns.
+struct Column {
+  const char *key, *title;
+};
+inline constexpr std::array columns{Column{"p50", "P50"},    Column{"p90", "P90"}, Column{"p99", "P99"},
+                                    Column{"p999", "P99.9"}, Column{"max", "max"}, Column{"mean", "mean"}};
 /// How the frames were made, in a sentence.
 [[nodiscard]] std::string way_of(const Json& report);
 /// What the figures are not, sentence by sentence.

@@ -31,6 +31,15 @@ constexpr std::array rows{
     Row{"lateness", "from when the frame was due to the result"},
 };
 
+template <typename Name>
+std::vector<std::string> each_once(const Json& report, Name name) {
+  std::vector<std::string> names;
+  for (const Json& one : report.at("cases")) {
+    if (std::find(names.begin(), names.end(), name(one)) == names.end()) names.push_back(name(one));
+  }
+  return names;
+}
+
 std::string plural(std::uint64_t count, std::string_view what, std::string_view ending = "s") {
   return fmt::format("{} {}{}", count, what, count == 1 ? "" : ending);
 }
@@ -152,12 +161,18 @@ std::string counts_of(const Json& one) {
 }
 
 std::vector<std::string> frames_of(const Json& report) {
-  std::vector<std::string> names;
-  for (const auto& one : report.at("cases")) {
-    const auto name = one.at("frame").get<std::string>();
-    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  return each_once(report, [](const Json& one) { return one.at("frame").get<std::string>(); });
+}
+
+std::vector<std::string> titles_of(const Json& report) {
+  return each_once(report, title_of);
+}
+
+const Json* find_case(const Json& report, const std::string& frame, const std::string& title) {
+  for (const Json& one : report.at("cases")) {
+    if (one.at("frame") == frame && title_of(one) == title) return &one;
   }
-  return names;
+  return nullptr;
 }
 
 std::string way_of(const Json& report) {
