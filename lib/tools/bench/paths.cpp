@@ -180,13 +180,10 @@ void Team::copy(const Job& job, const Copied& copied) {
   const std::size_t chunk = std::max(job.chunk_bytes, least);
   const std::size_t chunks = (job.bytes + chunk - 1) / chunk;
   const std::uint32_t generation = generation_.load(std::memory_order_relaxed) + 1;
-  to_.store(job.to, std::memory_order_relaxed);
-  from_.store(job.from, std::memory_order_relaxed);
-  bytes_.store(job.bytes, std::memory_order_relaxed);
-  chunk_bytes_.store(chunk, std::memory_order_relaxed);
-  chunks_.store(chunks, std::memory_order_relaxed);
-  streaming_.store(job.streaming, std::memory_order_relaxed);
-  ticket_.store(std::uint64_t{generation} << 32, std::memory_order_release);
+  job_ = job;
+  job_.chunk_bytes = chunk;
+  chunks_ = chunks;
+  ticket_.store(std::uint64_t{generation} << 32 | chunks, std::memory_order_release);
   generation_.store(generation, std::memory_order_release);
   if (!helpers_.empty() && chunks > 1) generation_.notify_all();
 
@@ -197,36 +194,30 @@ void Team::copy(const Job& job, const Copied& copied) {
       ++told;
     }
     if (left) {
-      left = copy_one(generation);
+      left = copy_one();
     } else {
       __builtin_ia32_pause();
     }
   }
 }
 
-bool Team::copy_one(std::uint32_t generation) {
+bool Team::copy_one() {
+  constexpr std::uint64_t left = 0xFFFFFFFF;
   std::uint64_t ticket = ticket_.load(std::memory_order_acquire);
-  std::byte* const to = to_.load(std::memory_order_relaxed);
-  const std::byte* const from = from_.load(std::memory_order_relaxed);
-  const std::size_t bytes = bytes_.load(std::memory_order_relaxed);
-  const std::size_t chunk = chunk_bytes_.load(std::memory_order_relaxed);
-  const std::size_t chunks = chunks_.load(std::memory_order_relaxed);
-  const bool streaming = streaming_.load(std::memory_order_relaxed);
-  std::size_t index = 0;
   do {
-    index = ticket & 0xFFFFFFFFU;
-    if (ticket >> 32 != generation || index >= chunks) return false;
-  } while (!ticket_.compare_exchange_weak(ticket, ticket + 1, std::memory_order_acq_rel, std::memory_order_acquire));
+    if ((ticket & left) == 0) return false;
+  } while (!ticket_.compare_exchange_weak(ticket, ticket - 1, std::memory_order_acq_rel, std::memory_order_acquire));
 
-  const std::size_t at = index * chunk;
-  const std::size_t count = std::min(chunk, bytes - at);
-  if (streaming) {
-    gpumap::stream_copy(to + at, from + at, count);
+  const std::size_t index = chunks_ - (ticket & left);
+  const std::size_t at = index * job_.chunk_bytes;
+  const std::size_t count = std::min(job_.chunk_bytes, job_.bytes - at);
+  if (job_.streaming) {
+    gpumap::stream_copy(job_.to + at, job_.from + at, count);
     gpumap::store_fence();  // streaming stores do not keep to the order of the flag below
   } else {
-    std::memcpy(to + at, from + at, count);
+    std::memcpy(job_.to + at, job_.from + at, count);
   }
-  done_[index].store(generation, std::memory_order_release);
+  done_[index].store(static_cast<std::uint32_t>(ticket >> 32), std::memory_order_release);
   return true;
 }
 
@@ -239,7 +230,7 @@ void Team::help() {
     generation_.wait(seen, std::memory_order_acquire);
     if (over_) return;
     seen = generation_.load(std::memory_order_acquire);
-    while (copy_one(seen)) {
+    while (copy_one()) {
     }
   }
 }

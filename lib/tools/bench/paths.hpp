@@ -70,16 +70,13 @@ class Team {
   static constexpr std::size_t max_chunks = 4096;
 
   void help();
-  bool copy_one(std::uint32_t generation);
+  bool copy_one();
 
-  // A helper may be late and look at these while the next job is written. It reads them first and takes its ticket
-  // second: the ticket carries the generation, so one that succeeds proves that what was read is that job's.
-  std::atomic<std::byte*> to_{nullptr};
-  std::atomic<const std::byte*> from_{nullptr};
-  std::atomic<std::size_t> bytes_{0}, chunk_bytes_{1}, chunks_{0};
-  std::atomic<bool> streaming_{false};
+  // Read by who has a ticket of the job: it stays what it is until that one's chunk is done.
+  Job job_;
+  std::size_t chunks_ = 0;
 
-  alignas(64) std::atomic<std::uint64_t> ticket_{0};  // generation, next chunk: 32 bits each
+  alignas(64) std::atomic<std::uint64_t> ticket_{0};  // generation, chunks that nobody has begun: 32 bits each
   alignas(64) std::atomic<std::uint32_t> generation_{0};
   std::atomic<bool> over_{false};
   std::unique_ptr<std::atomic<std::uint32_t>[]> done_;  // of each chunk: the generation that copied it

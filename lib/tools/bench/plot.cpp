@@ -50,33 +50,22 @@ std::string literal(const std::string& text) {
   return made + "'";
 }
 
-/// Median over size, for one group of rows; of several thread counts the best.
-Plot frame_plot(const nlohmann::json& rows, const std::string& detail) {
-  Plot plot{.title = "frame: one frame, " + detail + ": median"};
+/// Of one group of rows, over size: the median (of several thread counts the best), or the bandwidth of gpumap and of
+/// the others (each thread count).
+Plot plot_of(const nlohmann::json& rows, const std::string& detail, bool times) {
+  Plot plot{.title = times ? "frame: one frame, " + detail + ": median" : "bw: bandwidth, " + detail, .times = times};
   for (const auto& row : rows) {
-    if (row.at("detail") != detail) continue;
-    auto& points = plot.of(row.at("path")).points;
-    const auto bytes = row.at("bytes").get<double>();
-    const auto median = row.at("median_us").get<double>();
-    if (points.empty() || points.back().first != bytes) {
-      points.emplace_back(bytes, median);
-    } else {
-      points.back().second = std::min(points.back().second, median);
-    }
-  }
-  return plot;
-}
-
-/// Bandwidth over size, of gpumap and of the others.
-Plot bandwidth_plot(const nlohmann::json& rows, const std::string& detail) {
-  Plot plot{.title = "bw: bandwidth, " + detail, .times = false};
-  for (const auto& row : rows) {
-    if (row.at("detail") != detail || !row.contains("gb_per_s")) continue;
     const auto path = row.at("path").get<std::string>();
-    if (path.rfind("bar, ", 0) == 0) continue;
     const auto threads = row.at("threads").get<unsigned>();
-    plot.of(threads > 1 ? fmt::format("{}, {} threads", path, threads) : path)
-        .points.emplace_back(row.at("bytes").get<double>(), row.at("gb_per_s").get<double>());
+    if (row.at("detail") != detail || (!times && (path.rfind("bar, ", 0) == 0 || !row.contains("gb_per_s")))) continue;
+    auto& points = plot.of(!times && threads > 1 ? fmt::format("{}, {} threads", path, threads) : path).points;
+    const auto bytes = row.at("bytes").get<double>();
+    const auto value = row.at(times ? "median_us" : "gb_per_s").get<double>();
+    if (points.empty() || points.back().first != bytes) {
+      points.emplace_back(bytes, value);
+    } else {
+      points.back().second = std::min(points.back().second, value);
+    }
   }
   return plot;
 }
@@ -84,13 +73,12 @@ Plot bandwidth_plot(const nlohmann::json& rows, const std::string& detail) {
 std::vector<Plot> plots_of(const nlohmann::json& report) {
   std::vector<Plot> plots;
   for (const auto& mode : report.at("modes")) {
-    if (mode.at("mode") == "frame") {
-      for (const char* detail : {"copied, nothing", "copied, checksum", "in place, nothing", "in place, checksum"}) {
-        plots.push_back(frame_plot(mode.at("rows"), detail));
-      }
-    } else if (mode.at("mode") == "bw") {
-      for (const char* detail : {"warm", "cold"}) plots.push_back(bandwidth_plot(mode.at("rows"), detail));
-    }
+    const bool times = mode.at("mode") == "frame";
+    if (!times && mode.at("mode") != "bw") continue;
+    const std::vector<const char*> groups =
+        times ? std::vector{"copied, nothing", "copied, checksum", "in place, nothing", "in place, checksum"}
+              : std::vector{"warm", "cold"};
+    for (const char* detail : groups) plots.push_back(plot_of(mode.at("rows"), detail, times));
   }
   std::erase_if(plots, [](const Plot& plot) { return plot.series.empty(); });
   return plots;
