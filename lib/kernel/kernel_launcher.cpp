@@ -55,11 +55,12 @@ void KernelLauncher::watch_file(const KernelSettings& settings) {
 }
 
 void KernelLauncher::choose_queue(const KernelPlan& plan) {
-  if (queue_ && resident_ == plan.resident) return;
-  // Its share of the GPU is to be the new one's. It has nothing to do: its frames were waited for.
-  if (settings_.sm_share != 0) queue_.reset();
-  queue_ = create_queue(plan.resident);
-  multiprocessors_ = queue_->multiprocessors();
+  if (!queue_ || resident_ != plan.resident) {
+    // Its share of the GPU is to be the new one's. It has nothing to do: its frames were waited for.
+    if (settings_.sm_share != 0) queue_.reset();
+    queue_ = create_queue(plan.resident);
+    multiprocessors_ = queue_->multiprocessors();
+  }
   const std::lock_guard lock(mutex_);
   resident_ = plan.resident;
   why_ = plan.resident ? doorbell_of(*queue_) : plan.why_launched;

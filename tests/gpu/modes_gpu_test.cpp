@@ -327,6 +327,40 @@ TEST_P(Modes, ReloadWhileFramesPass) {
   expect_mode(pipeline);
 }
 
+// With mode=auto a version may stay and the next one not, or not for another reason.
+TEST_P(Modes, TellWhyTheVersionThatRunsIsLaunched) {
+  if (!cuda_ || mode() != "resident") GTEST_SKIP() << "a kernel that stays is CUDA's";
+  const auto write = [&](const char* more) {
+    const std::string body = std::string(
+                                 "  for (U64 i = gpumap_thread(); i < VIEW_IN.bytes; i += gpumap_thread_count())\n"
+                                 "    STORE(VIEW_OUT.plane[0] + i, LOAD(VIEW_IN.plane[0] + i));\n") +
+                             more;
+    return folder_.add("versions.cu", text_of({"", body.c_str()}, true));
+  };
+  constexpr const char* waits = "  if (VIEW_IN.bytes == U64(0)) return;\n  __syncthreads();\n";
+  constexpr const char* reads =
+      "  if (VIEW_IN.bytes == U64(0)) __ldg(reinterpret_cast<const int*>(VIEW_IN.plane[0]));\n";
+  Pipeline pipeline(line("gpumapkernel name=kernel reload=true mode=auto location=" + write(waits)));
+  ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  std::uint64_t number = 0;
+  const auto comes_to = [&](const char* mode, const char* reason) {
+    return eventually([&] {
+      const Data in = any_frame(++number);
+      EXPECT_EQ(through(pipeline, in), in);
+      return HasFailure() || (stat_text(pipeline.element("kernel"), "mode") == mode &&
+                              stat_text(pipeline.element("kernel"), "mode-reason").find(reason) != std::string::npos);
+    });
+  };
+  EXPECT_TRUE(comes_to("launch", "__syncthreads"));
+  (void)write(reads);
+  EXPECT_TRUE(comes_to("launch", "__ldg"));
+  (void)write("");
+  EXPECT_TRUE(comes_to("resident", "doorbell"));
+  (void)write(waits);
+  EXPECT_TRUE(comes_to("launch", "__syncthreads"));
+  EXPECT_EQ(pipeline.wait(1ms), "timeout");
+}
+
 // An application sets them a thousand times a second: each frame has one value in all of its bytes, and no older one
 // than when it went in.
 TEST_P(Modes, ParametersChangeAThousandTimesASecond) {
