@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <mutex>
 
-#include "simulated_time.hpp"
 #include "watch.hpp"
 
 namespace gpumap::gst::test {

@@ -6,7 +6,6 @@
 #include <optional>
 #include <thread>
 
-#include "simulated_time.hpp"
 #include "temporary_folder.hpp"
 #include "watch.hpp"
 

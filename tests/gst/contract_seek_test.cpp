@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "matrix.hpp"
-#include "simulated_time.hpp"
 #include "temporary_folder.hpp"
 #include "watch.hpp"
 

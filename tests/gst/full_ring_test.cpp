@@ -5,8 +5,8 @@
 
 #include "gst/channel/channel.hpp"
 #include "pipeline.hpp"
-#include "simulated_time.hpp"
 #include "test_helpers.hpp"
+#include "watch.hpp"
 
 namespace gpumap::gst::test {
 namespace {

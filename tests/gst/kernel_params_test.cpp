@@ -12,7 +12,6 @@
 #include <thread>
 #include <utility>
 
-#include "debug_log.hpp"
 #include "kernel_file.hpp"
 #include "own_kernel.hpp"
 #include "pipeline.hpp"

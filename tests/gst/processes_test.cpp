@@ -24,7 +24,6 @@
 #include <utility>
 #include <vector>
 
-#include "debug_log.hpp"
 #include "launched.hpp"
 #include "pipeline.hpp"
 #include "temporary_folder.hpp"

@@ -12,9 +12,9 @@
 #include "matrix.hpp"
 #include "monitor.hpp"
 #include "pipeline.hpp"
-#include "simulated_time.hpp"
 #include "temporary_folder.hpp"
 #include "test_helpers.hpp"
+#include "watch.hpp"
 
 namespace gpumap::gst::test {
 namespace {

@@ -14,8 +14,8 @@
 #include "gst/kernel/runner.hpp"
 #include "gst/memory/gpumap_memory.hpp"
 #include "result_stream.hpp"
-#include "simulated_time.hpp"
 #include "test_frames.hpp"
+#include "watch.hpp"
 
 namespace gpumap::gst::test {
 namespace {

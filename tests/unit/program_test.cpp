@@ -6,20 +6,30 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <iterator>
 #include <random>
+#include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "backend_bench.hpp"
+#include "builtin_reference.hpp"
+#include "gpumap/declaration.hpp"
 #include "gpumap/error.hpp"
+#include "gpumap/kernel.hpp"
 #include "gpumap/kernel_launcher.hpp"
 #include "gpumap/program.hpp"
 #include "gpumap/tables.hpp"
 #include "temporary_folder.hpp"
 #include "test_helpers.hpp"
+#include "two_files.hpp"
 
 namespace gpumap {
 namespace {
@@ -476,6 +486,179 @@ TEST_P(ProgramInputsTest, TheLastFramesInOrder) {
 }
 
 GPUMAP_ON_BACKENDS(ProgramInputsTest);
+
+// The kernels that the pages print, with the frames that are worst for them: what a reader copies stays within what it
+// may write to.
+
+/// Where the pages are: a machine with a GPU may have the programs alone, and names the folder.
+std::filesystem::path pages() {
+  const char* const named = std::getenv("GPUMAP_PAGES");
+  return named != nullptr ? std::filesystem::path(named) : std::filesystem::path(GPUMAP_EXAMPLES).parent_path();
+}
+
+/// Each block of a page that is a whole kernel, in GLSL or in CUDA C++.
+std::vector<std::string> kernels_of(const std::filesystem::path& page, Backend backend) {
+  std::ifstream file(page);
+  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  const std::string opening = backend == Backend::cuda ? "```c++\n" : "```glsl\n";
+  std::vector<std::string> made;
+  for (std::size_t at = text.find(opening); at != text.npos; at = text.find(opening, at)) {
+    at += opening.size();
+    const std::size_t end = text.find("```", at);
+    std::string code = text.substr(at, end - at);
+    if (backend != Backend::cuda || code.find("__global__") != code.npos) made.push_back(std::move(code));
+    at = end;
+  }
+  return made;
+}
+
+FrameLayout picture(std::uint32_t format, std::uint32_t width, std::uint32_t height, std::uint32_t pixel_bytes) {
+  FrameLayout made;
+  made.bytes_per_sample = 0;
+  made.view.format = format;
+  made.view.width = width;
+  made.view.height = height;
+  made.view.stride[0] = (width * pixel_bytes + 3) / 4 * 4;
+  made.view.bytes = std::uint64_t{made.view.stride[0]} * height;
+  return made;
+}
+
+/// For a picture of GRAY8, as far as the pages' kernels go.
+FrameLayout output_of(const std::string& declared, const FrameLayout& in) {
+  const std::uint32_t width = in.view.width, height = in.view.height;
+  if (declared.empty()) return in;
+  if (declared == "video/x-raw,format=GRAY8,width={width/2},height={height/2}") {
+    return picture(GPUMAP_FORMAT_GRAY8, width / 2, height / 2, 1);
+  }
+  if (declared == "video/x-raw,format=RGBA") return picture(GPUMAP_FORMAT_RGBA, width, height, 4);
+  EXPECT_EQ(declared, "application/octet-stream") << "say here what pictures this gives";
+  FrameLayout bytes;
+  bytes.view.format = GPUMAP_FORMAT_BYTES;
+  return bytes;
+}
+
+class PageKernels : public BackendTest {};
+GPUMAP_ON_BACKENDS(PageKernels);
+
+TEST_P(PageKernels, StayWithinTheirBounds) {
+  const TemporaryFolder folder;
+  const std::filesystem::path root = pages();
+  if (!std::filesystem::exists(root / "lib/kernel")) GTEST_SKIP() << "no pages here: GPUMAP_PAGES names none";
+  std::ofstream(folder.path() / "curve.u8") << std::string(256, 'c');
+  std::size_t kernels = 0;
+  std::vector<std::filesystem::path> files{root / "README.md"};
+  for (const auto& entry : std::filesystem::directory_iterator(root / "lib/kernel")) {
+    if (entry.path().extension() == ".md") files.push_back(entry.path());
+  }
+  for (const std::filesystem::path& page : files) {
+    for (const std::string& code : kernels_of(page, GetParam())) {
+      SCOPED_TRACE(code);
+      ++kernels;
+      KernelSettings settings;
+      settings.location = folder.path() / (GetParam() == Backend::cuda ? "page.cu" : "page.comp");
+      settings.backend = GetParam();
+      settings.check_bounds = true;
+      std::ofstream(settings.location) << code;
+      const Declaration declaration = parse_declaration(code);
+      if (!declaration.tables.empty()) settings.declare = "table curve=" + (folder.path() / "curve.u8").string();
+      KernelLauncher launcher(settings, bench_->device());
+      for (const auto& [width, height] : {std::pair{2U, 2U}, {7U, 4099U}, {639U, 481U}}) {
+        const FrameLayout layout = picture(GPUMAP_FORMAT_GRAY8, width, height, 1);
+        launcher.set_stream(layout, output_of(declaration.output, layout));
+        for (const int content : {255, 0, -1}) {
+          const std::size_t bytes = layout.view.bytes;
+          const auto memory = bench_->device()->allocate({.placement = Placement::host, .bytes = bytes}, GetParam());
+          const auto random = reference::random_bytes(bytes, width);
+          for (std::size_t i = 0; i < bytes; ++i) {
+            memory->host()[i] = content < 0 ? random[i] : static_cast<std::byte>(content);
+          }
+          memory->flush(0, bytes);
+          FrameInput in;
+          in.mapping = memory.get();
+          in.address = memory->address(GetParam());
+          in.view = layout.view;
+          in.view.plane[0] = in.address;
+          in.bytes = in.picture_bytes = bytes;
+          EXPECT_NO_THROW({
+            const FrameOutput out = launcher.launch(in, {});
+            EXPECT_NE(out.outcome, FrameOutput::Outcome::cancelled);
+          }) << width
+             << " x " << height << " of " << content;
+          launcher.drain();
+        }
+      }
+    }
+  }
+  EXPECT_GE(kernels, GetParam() == Backend::cuda ? 1U : 7U);
+}
+
+// What built-ins say of themselves, in the lines that users write too.
+
+using ::testing::ElementsAre;
+using ::testing::Pair;
+
+#ifndef GPUMAP_TEST_GPU  // these need none
+
+TEST(DeclaredBuiltins, SayTheSameInBothLanguages) {
+  for (const Builtin& builtin : builtins()) {
+    EXPECT_EQ(parse_declaration(builtin.cuda), parse_declaration(builtin.glsl)) << builtin.name;
+    EXPECT_EQ(declaration_of(builtin), parse_declaration(builtin.cuda)) << builtin.name;
+  }
+}
+
+// One that declares no parameters would take any.
+TEST(DeclaredBuiltins, TakeTheirParametersAlone) {
+  for (const Builtin& builtin : builtins()) {
+    const Declaration declaration = declaration_of(builtin);
+    EXPECT_NE(declaration.params.empty(), !declaration.takes_none) << builtin.name;
+  }
+}
+
+TEST(DeclaredBuiltins, LaunchAsTheyDeclare) {
+  EXPECT_EQ(source_of(*find_builtin("identity"), Backend::cuda).work, Work::chunk);
+  EXPECT_EQ(source_of(*find_builtin("convert"), Backend::vulkan).work, Work::quad);
+  EXPECT_EQ(source_of(*find_builtin("iq-power"), Backend::vulkan).work, Work::item);
+}
+
+#endif
+
+// All that makes a built-in of brighter.cu and brighter.comp is its row in meson.build: `--builtin brighter=brighter`.
+class TwoFilesTest : public BackendTest {};
+
+TEST_P(TwoFilesTest, AreABuiltIn) {
+  ASSERT_EQ(std::size(embedded::builtin_texts), 1U);
+  const embedded::BuiltinText& text = embedded::builtin_texts[0];
+  const Builtin builtin{.name = text.name, .cuda = text.cuda, .glsl = text.glsl};
+  const Declaration declaration = declaration_of(builtin);
+  EXPECT_EQ(declaration, parse_declaration(builtin.glsl));
+  EXPECT_EQ(declaration.message, "brighter-bytes");
+  EXPECT_THAT(declaration.results, ElementsAre(Pair("count", ResultType::u64)));
+  EXPECT_EQ(source_of(builtin, GetParam()).work, Work::chunk);
+
+  const auto program = Program::load(bench_->device(), builtin, GetParam());
+  const auto input = reference::random_bytes(70001, 1);
+  for (const auto& [params, by] : {std::pair{"", 5U}, {"by=250", 250U}}) {
+    program->set_params(params);
+    program->begin({}, {});
+    bench_->prepare(input, input.size() + 1);
+    gpumap_frame frame{};
+    frame.in.plane[0] = bench_->in();
+    frame.out.plane[0] = bench_->out();
+    frame.in.bytes = frame.out.bytes = input.size();
+    frame.result = bench_->result();
+    bench_->run(*program, frame);
+    std::vector<std::byte> expected(input.size());
+    std::transform(input.begin(), input.end(), expected.begin(), [&, more = by](std::byte byte) {
+      return static_cast<std::byte>(std::to_integer<unsigned>(byte) + more);
+    });
+    EXPECT_TRUE(std::equal(expected.begin(), expected.end(), bench_->output())) << params;
+    EXPECT_EQ(bench_->output()[input.size()], poison);
+    EXPECT_EQ(bench_->result_word(0), input.size());
+  }
+  EXPECT_THROW(program->set_params("by=256"), Error);
+}
+
+GPUMAP_ON_BACKENDS(TwoFilesTest);
 
 }  // namespace
 }  // namespace gpumap

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Adds `by` to each byte, and counts the bytes: see declared_builtins_test.cpp.
+// Adds `by` to each byte, and counts the bytes: see program_test.cpp.
 // gpumap: params by:u32=5 in [0,255]
 // gpumap: work chunk
 // gpumap: view bytes
