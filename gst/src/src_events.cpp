@@ -36,6 +36,12 @@ bool shift_running_time(GstSegment& segment, GstClockTimeDiff shift) {
   return true;
 }
 
+GstFormat format_of(GstEvent* event) {
+  const GstSegment* segment = nullptr;
+  gst_event_parse_segment(event, &segment);
+  return segment->format;
+}
+
 }  // namespace
 
 void SrcStream::push_segment() {
@@ -123,6 +129,7 @@ void SrcStream::push(GstEvent* event) {
     }
     case GST_EVENT_SEGMENT:
       gst_event_take(&segment_, event);
+      is_timed_ = format_of(segment_) == GST_FORMAT_TIME;
       owes_segment_ = false;
       static_cast<void>(shift_.update(*channel_, true));
       push_segment();
@@ -176,9 +183,11 @@ void SrcStream::on_event(GstEvent* event) {
 }
 
 /// A flush from another pipeline does not reset the running time of this one, whose other branches would stand still
-/// until it is again what it was. The time shift places the frames. Takes `event`.
+/// until it is again what it was. The time shift places the frames. But frames of bytes have no times to shift: a
+/// demuxer behind gives them times, and behind a seek of this pipeline from 0 on. Takes `event`.
 GstEvent* SrcStream::flush_stop_for_here(GstEvent* event) {
   if (has_sink_beside()) return event;
+  if (!is_timed_ && gst_event_get_seqnum(event) == sought_) return event;
   gboolean resets = FALSE;
   gst_event_parse_flush_stop(event, &resets);
   if (const auto channel = this->channel(); channel && resets != 0) shift_.begin_anew_there(*channel);
@@ -295,6 +304,7 @@ GstEvent* SrcStream::qos_for_sink(GstEvent* qos) const {
 }
 
 bool SrcStream::send_upstream(GstEvent* event) {
+  if (GST_EVENT_TYPE(event) == GST_EVENT_SEEK) sought_ = gst_event_get_seqnum(event);
   if (GST_EVENT_TYPE(event) == GST_EVENT_QOS) {
     event = qos_for_sink(event);
     if (event == nullptr) return true;

@@ -190,10 +190,12 @@ class SrcStream {
   bool owes_segment_ = false;              ///< a flush took it from what follows, and the sink's stream goes on
   std::atomic<guint64> frames_{0}, bytes_{0};
   std::atomic<bool> live_{false};
-  std::atomic<bool> unlinked_{false};            ///< downstream took no more, for nothing was linked there
-  std::atomic<bool> flushes_downstream_{false};  ///< a FLUSH_START was pushed, its FLUSH_STOP not yet
-  std::atomic<int> flushes_beginning_{0};        ///< threads within a FLUSH_START
-  std::atomic<int> flushes_open_{0};             ///< that came without their FLUSH_STOP
+  std::atomic<bool> unlinked_{false};                ///< downstream took no more, for nothing was linked there
+  std::atomic<bool> flushes_downstream_{false};      ///< a FLUSH_START was pushed, its FLUSH_STOP not yet
+  std::atomic<bool> is_timed_{true};                 ///< the segment's format
+  std::atomic<guint32> sought_{GST_SEQNUM_INVALID};  ///< the last seek from here
+  std::atomic<int> flushes_beginning_{0};            ///< threads within a FLUSH_START
+  std::atomic<int> flushes_open_{0};                 ///< that came without their FLUSH_STOP
 
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -396,6 +396,45 @@ TEST(Flush, SeeksOfTwoPipelinesTakeTurns) {
   EXPECT_EQ(from.error() + to.error(), "");
 }
 
+// A demuxer behind the gpumapsrc gives times from 0 on behind a seek of its pipeline, as behind any source. What has
+// times already is placed by the time shift, and the other branches of that pipeline go on.
+TEST(Flush, ASeekInBytesResetsTheRunningTimeOfItsPipeline) {
+  for (const bool timed : {false, true}) {
+    const std::string channel = new_channel();
+    Pipeline from(std::string(timed ? "videotestsrc" : "filesrc location=/proc/self/exe blocksize=997") +
+                  " ! gpumapsink channel=" + channel);
+    Pipeline to("gpumapsrc name=src channel=" + channel + " ! fakesink name=out sync=false");
+    struct Stops {
+      std::atomic<int> all{0}, resets{0};
+    } stops;
+    const Pad out(gst_element_get_static_pad(to.element("src"), "src"));
+    gst_pad_add_probe(
+        out.get(), static_cast<GstPadProbeType>(GST_PAD_PROBE_TYPE_EVENT_DOWNSTREAM | GST_PAD_PROBE_TYPE_EVENT_FLUSH),
+        [](GstPad*, GstPadProbeInfo* info, gpointer own) {
+          GstEvent* const event = GST_PAD_PROBE_INFO_EVENT(info);
+          gboolean resets = FALSE;
+          if (GST_EVENT_TYPE(event) != GST_EVENT_FLUSH_STOP) return GST_PAD_PROBE_OK;
+          gst_event_parse_flush_stop(event, &resets);
+          ++static_cast<Stops*>(own)->all;
+          if (resets != FALSE) ++static_cast<Stops*>(own)->resets;
+          return GST_PAD_PROBE_OK;
+        },
+        &stops, nullptr);
+    ASSERT_NE(from.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+    ASSERT_TRUE(to.reach(GST_STATE_PAUSED)) << to.error();
+    const auto seek = [&](Pipeline& pipeline) {
+      return gst_element_seek_simple(pipeline.get(), timed ? GST_FORMAT_TIME : GST_FORMAT_BYTES, GST_SEEK_FLAG_FLUSH,
+                                     1234);
+    };
+    EXPECT_TRUE(seek(to));
+    EXPECT_EQ(stops.all, 1);
+    EXPECT_EQ(stops.resets, timed ? 0 : 1);
+    EXPECT_TRUE(seek(from));
+    EXPECT_EQ(stops.all, 2);
+    EXPECT_EQ(stops.resets, timed ? 0 : 1) << "the other pipeline's seek";
+  }
+}
+
 // The sink's stream goes on, so nobody but the gpumapsrc can say its segment again.
 TEST(Flush, OfTheSrcAloneKeepsTheSegment) {
   Monitor monitor;
