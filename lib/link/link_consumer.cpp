@@ -365,30 +365,44 @@ bool LinkConsumer::State::spin_until(Deadline end) const noexcept {
   return false;
 }
 
+/// Claims the next frame, if there is one. False: the connection has ended.
+bool LinkConsumer::State::claim() {
+  link::Claimed next;
+  switch (claims.claim(next)) {
+    case link::Claim::nothing:
+      return true;
+    case link::Claim::lie:
+      incoming.hang_up("the server offered a slot that cannot be");
+      return true;
+    case link::Claim::got:
+      break;
+  }
+  if (memory->block().revoked.load() == 0) {
+    claimed = next;
+    return true;
+  }
+  // The claim cannot be trusted any more: the slot may have another frame by now.
+  read_incoming();
+  incoming.hang_up("the server took the frames back");
+  static_cast<void>(claims.give_back(next.slot));
+  return false;
+}
+
 std::optional<LinkNext> LinkConsumer::State::take(LinkFrame& frame, const HandOver& hand_over) {
-  // Messages are read before the claim: when no frame is there afterwards, there was none before them.
-  if (incoming.readable || !incoming.answers.empty()) read_incoming();
+  // A frame that is there needs no look at the socket, which may have what woke this thread: two system calls that are
+  // made before the next sleep. Where there is none, messages are read before the claim: when no frame is there
+  // afterwards, there was none before them.
+  const bool asks = !incoming.answers.empty();
+  const auto has_frame = [this] {
+    return incoming.at_once.read == memory->block().urgent.load() && (claimed || claims.may_claim());
+  };
+  if (asks || (incoming.readable && !has_frame())) read_incoming();
   if (incoming.take_urgent(frame)) return LinkNext::message;
-  if (!claimed) {
-    link::Claimed next;
-    switch (claims.claim(next)) {
-      case link::Claim::nothing:
-        break;
-      case link::Claim::got:
-        claimed = next;
-        // The claim cannot be trusted any more: the slot may have another frame by now.
-        if (memory->block().revoked.load() != 0) {
-          read_incoming();
-          incoming.hang_up("the server took the frames back");
-          static_cast<void>(claims.give_back(next.slot));
-          claimed.reset();
-          return LinkNext::closed;
-        }
-        break;
-      case link::Claim::lie:
-        incoming.hang_up("the server offered a slot that cannot be");
-        break;
-    }
+  if (!claimed && !claim()) return LinkNext::closed;
+  if (!claimed && incoming.readable) {  // it was withdrawn meanwhile
+    read_incoming();
+    if (incoming.take_urgent(frame)) return LinkNext::message;
+    if (!claim()) return LinkNext::closed;
   }
   if (claimed && incoming.letters() < claimed->shown.messages) {
     read_incoming();

@@ -55,6 +55,7 @@ struct LinkConsumer::State {
   void read_incoming() { incoming.read_all(memory->block().urgent.load()); }
   /// Tell the server that this side ends. A full socket has no room for that: then it must be called again later.
   void say_goodbye();
+  [[nodiscard]] bool claim();
   /// Take the next frame or message, in their order. Empty: nothing yet.
   [[nodiscard]] std::optional<LinkNext> take(LinkFrame& frame, const HandOver& hand_over);
   void ring_bell() const noexcept;
