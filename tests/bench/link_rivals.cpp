@@ -25,7 +25,6 @@
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <functional>
 #include <initializer_list>
 #include <iostream>
@@ -419,6 +418,7 @@ void each_pair(const Options& options, const std::string& plot, const std::funct
 }
 
 void measure(const Options& options, Shared& shared) {
+  bench::check_writable({options.json});
   nlohmann::json report{{"benchmark", "link-rivals"},        {"cpu", bench::cpu_name()}, {"commit", options.commit},
                         {"gstreamer", gst_version_string()}, {"fps", options.fps},       {"bytes", options.bytes}};
   for (const Pair& pair : pairs) {
@@ -451,9 +451,7 @@ void measure(const Options& options, Shared& shared) {
               " {:>10.0f}");
     });
   }
-  if (options.json.empty()) return;
-  if (!(std::ofstream(options.json) << report.dump(2) << '\n'))
-    throw std::runtime_error(options.json + ": cannot write");
+  if (!options.json.empty()) bench::write_file(options.json, report.dump(2) + "\n");
 }
 
 }  // namespace

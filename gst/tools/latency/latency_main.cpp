@@ -188,7 +188,7 @@ void write_hgrm(const Options& options, const Json& report) {
     if (text.empty()) continue;
     std::string name = hgrm_name(one);
     while (!names.insert(name).second) name += "-again";  // kernels of the same name in two folders
-    write_file((std::filesystem::path(options.hgrm_folder) / (name + ".hgrm")).string(), text);
+    bench::write_file((std::filesystem::path(options.hgrm_folder) / (name + ".hgrm")).string(), text);
   }
   if (names.empty()) throw std::runtime_error("no file for --hgrm: no case has a histogram");
 }
@@ -214,7 +214,7 @@ bool write_results(const Options& options, const Json& report, const std::vector
     if (file.empty()) return;
     bool written = false;
     attempt([&] {
-      write_file(file, make());
+      bench::write_file(file, make());
       written = true;
     });
     if (written) attempt([&] { print(fmt::format("{}: {}\n", what, file)); });
@@ -259,7 +259,7 @@ int run(Options& options, const std::vector<std::string>& command_line) {
   if (!options.pipeline.empty()) check_placeholders(options.pipeline);
   fill_in_defaults(options);
   const auto cases = cases_of(options);
-  check_writable({options.html_file, options.json_file, options.csv_file});
+  bench::check_writable({options.html_file, options.json_file, options.csv_file});
   check_hgrm_folder(options);
 
   const Load load(options.load);  // before there are threads
@@ -306,7 +306,7 @@ int run(Options& options, const std::vector<std::string>& command_line) {
 int draw(const Options& options) {
   std::ifstream in(options.from_file);
   if (!in) throw UsageError("cannot read " + options.from_file);
-  check_writable({options.html_file});
+  bench::check_writable({options.html_file});
   check_hgrm_folder(options);
   for (const std::string& made : {options.html_file, options.html_file + ".part"}) {
     if (std::error_code none; std::filesystem::equivalent(options.from_file, made, none)) {
@@ -323,7 +323,7 @@ int draw(const Options& options) {
   } catch (const Json::exception& error) {
     throw UsageError(fmt::format("{} is not what --json of this program writes: {}", options.from_file, error.what()));
   }
-  write_file(options.html_file, page);
+  bench::write_file(options.html_file, page);
   if (!options.hgrm_folder.empty()) write_hgrm(options, report);
   const std::string text = fmt::format("{}\npage: {}\n", table, options.html_file);
   if (std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0) return 0;

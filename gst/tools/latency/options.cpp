@@ -1,20 +1,16 @@
 // SPDX-License-Identifier: MIT
 #include "gst/tools/latency/options.hpp"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <charconv>
 #include <cmath>
-#include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <gpumap/memory.hpp>
+#include <sstream>
 
 namespace latency {
 namespace {
@@ -76,16 +72,6 @@ std::size_t times_in(const std::string& text, std::string_view what) {
   return times;
 }
 
-/// What is written beside a regular file, and then put in its place: a reader sees the old one or the new one. A device
-/// or a pipe is written as it is.
-std::string part_of(const std::string& file) {
-  std::error_code none;
-  const auto status = std::filesystem::status(file, none);
-  const bool regular = !std::filesystem::exists(status) || std::filesystem::is_regular_file(status);
-  // What standard output is redirected to may be a regular file, and keeps its name.
-  return regular && !file.starts_with("/dev/") && !file.starts_with("/proc/") ? file + ".part" : file;
-}
-
 /// What gpumapsink and gpumapupload have in common.
 std::string slots_of(const Case& which, const Options& options) {
   return fmt::format("device={} slots={} busy-poll={} stamps={}", options.device, options.slots,
@@ -109,6 +95,14 @@ void add_cases(std::vector<Case>& cases, Case one, const Options& options) {
       }
     }
   }
+}
+
+/// Those in a row, as in "blur.cu+checksum".
+std::vector<std::string> kernels_of(const std::string& kernel) {
+  std::vector<std::string> made;
+  std::istringstream in(kernel);
+  for (std::string one; std::getline(in, one, '+');) made.push_back(one);
+  return made;
 }
 
 /// A built-in kernel's name has no ending.
@@ -192,10 +186,8 @@ std::vector<std::string> transport_names() {
 
 std::string Case::kernel_title() const {
   std::string made;
-  for (std::string_view left = kernel; !left.empty();) {
-    const std::string_view one = left.substr(0, left.find('+'));
-    left.remove_prefix(std::min(left.size(), one.size() + 1));
-    made += (made.empty() ? "" : "+") + (is_file(one) ? std::filesystem::path(one).stem().string() : std::string(one));
+  for (const std::string& one : kernels_of(kernel)) {
+    made += (made.empty() ? "" : "+") + (is_file(one) ? std::filesystem::path(one).stem().string() : one);
   }
   return made;
 }
@@ -328,66 +320,12 @@ std::string own_line(const Case& which, const Options& options, std::size_t fram
   }
   const std::string end = "fakesink name=latency-end sync=false async=false enable-last-sample=false";
   if (which.kernel == "none") return line + end;
-  std::string_view last;
-  for (std::string_view left = which.kernel; !left.empty();) {
-    last = left.substr(0, left.find('+'));
-    left.remove_prefix(std::min(left.size(), last.size() + 1));
-    line += kernel_element(last, which, options) + " ! ";
+  std::string last;
+  for (const std::string& one : kernels_of(which.kernel)) {
+    last = one;
+    line += kernel_element(one, which, options) + " ! ";
   }
   return line + fmt::format("capsfilter caps=\"{}\" ! ", output_caps(last, options)) + end;
-}
-
-void check_writable(const std::vector<std::string>& files) {
-  std::vector<std::string> regular;
-  for (const std::string& file : files) {
-    if (file.empty()) continue;
-    const std::string part = part_of(file);
-    if (part == file) {  // a device or a pipe, of which each result may have its turn; a reader would see it closed
-      errno = std::filesystem::is_directory(file) ? EISDIR : 0;
-      if (errno == 0 && ::access(file.c_str(), W_OK) == 0) continue;
-      throw UsageError(fmt::format("cannot write {}: {}; nothing was measured", file, std::strerror(errno)));
-    }
-    for (const std::string& one : {file, part}) {
-      const bool was_there = ::access(one.c_str(), F_OK) == 0;
-      const int descriptor = ::open(one.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
-      if (descriptor < 0) {
-        throw UsageError(fmt::format("cannot write {}: {}; nothing was measured", one, std::strerror(errno)));
-      }
-      ::close(descriptor);
-      if (!was_there) ::unlink(one.c_str());
-    }
-    for (const std::string& one : {file, part}) {
-      std::error_code none;
-      const std::string place = std::filesystem::weakly_canonical(std::filesystem::absolute(one), none).string();
-      if (std::find(regular.begin(), regular.end(), place) != regular.end()) {
-        throw UsageError(
-            fmt::format("{} is asked for twice (each result is written to its name and .part first), and one result "
-                        "would overwrite "
-                        "the other: give --html, --json and --csv a file each; nothing was measured",
-                        one));
-      }
-      regular.push_back(place);
-    }
-  }
-}
-
-void write_file(const std::string& file, std::string_view text) {
-  const std::string part = part_of(file);
-  const int descriptor = ::open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  int trouble = descriptor < 0 ? errno : 0;
-  while (trouble == 0 && !text.empty()) {
-    const ssize_t written = ::write(descriptor, text.data(), text.size());
-    if (written >= 0) {
-      text.remove_prefix(static_cast<std::size_t>(written));
-    } else if (errno != EINTR) {
-      trouble = errno;
-    }
-  }
-  if (descriptor >= 0 && ::close(descriptor) != 0 && trouble == 0) trouble = errno;
-  if (trouble == 0 && part != file && std::rename(part.c_str(), file.c_str()) != 0) trouble = errno;
-  if (trouble == 0) return;
-  if (part != file && descriptor >= 0) ::unlink(part.c_str());
-  throw std::runtime_error(fmt::format("cannot write {}: {}", file, std::strerror(trouble)));
 }
 
 }  // namespace latency

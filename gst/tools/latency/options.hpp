@@ -4,18 +4,15 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "figures.hpp"
+
 namespace latency {
 
-/// Something that the user can put right; the text says how.
-class UsageError : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-};
+using bench::UsageError;
 
 /// One size of frames.
 struct FrameKind {
@@ -110,11 +107,5 @@ struct SplitLine {
                                  const std::string& meeting);
 /// Our own line, with placeholders.
 [[nodiscard]] std::string own_line(const Case& which, const Options& options, std::size_t frames);
-
-/// Before anything is measured: throws UsageError where one of those files cannot be written, or two of them are one.
-/// Leaves what is there as it is. Empty names are none.
-void check_writable(const std::vector<std::string>& files);
-/// Whole or not at all. Throws std::runtime_error.
-void write_file(const std::string& file, std::string_view text);
 
 }  // namespace latency

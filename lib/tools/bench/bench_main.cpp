@@ -5,12 +5,9 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <ctime>
 #include <exception>
-#include <filesystem>
 #include <fstream>
 #include <gpumap/copy.hpp>
 #include <gpumap/error.hpp>
@@ -148,22 +145,6 @@ bool judge(const Context& context, nlohmann::json& report) {
   return all;
 }
 
-/// Before anything is measured.
-void check_writable(const std::string& file) {
-  if (file.empty()) return;
-  const bool was_there = std::filesystem::exists(file);
-  if (!std::ofstream(file, std::ios::app)) {
-    throw std::runtime_error(fmt::format("cannot write {}: {}; nothing was measured", file, std::strerror(errno)));
-  }
-  if (!was_there) std::filesystem::remove(file);
-}
-
-void write_json(const nlohmann::json& report, const std::string& file) {
-  std::ofstream out(file);
-  out << report.dump(1) << '\n';
-  if (!out.flush()) throw std::runtime_error("cannot write " + file);
-}
-
 /// Draw what was measured where there may be no gnuplot.
 int draw(const Options& options) {
   std::ifstream in(options.from_file);
@@ -178,7 +159,7 @@ int draw(const Options& options) {
 }
 
 int run(const Options& options) {
-  for (const std::string& file : {options.json_file, options.svg_file}) check_writable(file);
+  check_writable({options.json_file, options.svg_file});
   Context context{.options = options, .device = gpumap::Device::open(options.device)};
   const gpumap::DeviceInfo& info = context.device->info();
   context.backend = context.device->default_backend();
@@ -232,7 +213,7 @@ int run(const Options& options) {
     report["error"] = error.what();
     trouble = std::current_exception();
   }
-  if (!options.json_file.empty()) write_json(report, options.json_file);
+  if (!options.json_file.empty()) write_file(options.json_file, report.dump(1) + "\n");
   if (!options.svg_file.empty()) write_svg(report, options.svg_file);
   if (trouble) std::rethrow_exception(trouble);
   return options.check && !all ? 1 : 0;

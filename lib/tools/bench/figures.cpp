@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "figures.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <spawn.h>
 #include <sys/mman.h>
@@ -11,6 +12,9 @@
 #include <cerrno>
 #include <cmath>
 #include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <stdexcept>
 #include <system_error>
@@ -56,6 +60,72 @@ std::string cpu_name() {
     if (line.rfind("model name", 0) == 0) return line.substr(line.find(':') + 2);
   }
   return "unknown";
+}
+
+namespace {
+
+/// What is written beside a regular file, and then put in its place: a reader sees the old one or the new one. A device
+/// or a pipe is written as it is.
+std::string part_of(const std::string& file) {
+  std::error_code none;
+  const auto status = std::filesystem::status(file, none);
+  const bool regular = !std::filesystem::exists(status) || std::filesystem::is_regular_file(status);
+  // What standard output is redirected to may be a regular file, and keeps its name.
+  return regular && !file.starts_with("/dev/") && !file.starts_with("/proc/") ? file + ".part" : file;
+}
+
+}  // namespace
+
+void check_writable(const std::vector<std::string>& files) {
+  std::vector<std::string> regular;
+  for (const std::string& file : files) {
+    if (file.empty()) continue;
+    const std::string part = part_of(file);
+    if (part == file) {  // a device or a pipe, of which each result may have its turn; a reader would see it closed
+      errno = std::filesystem::is_directory(file) ? EISDIR : 0;
+      if (errno == 0 && ::access(file.c_str(), W_OK) == 0) continue;
+      throw UsageError(fmt::format("cannot write {}: {}; nothing was measured", file, std::strerror(errno)));
+    }
+    for (const std::string& one : {file, part}) {
+      const bool was_there = ::access(one.c_str(), F_OK) == 0;
+      const int descriptor = ::open(one.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+      if (descriptor < 0) {
+        throw UsageError(fmt::format("cannot write {}: {}; nothing was measured", one, std::strerror(errno)));
+      }
+      ::close(descriptor);
+      if (!was_there) ::unlink(one.c_str());
+    }
+    for (const std::string& one : {file, part}) {
+      std::error_code none;
+      const std::string place = std::filesystem::weakly_canonical(std::filesystem::absolute(one), none).string();
+      if (std::find(regular.begin(), regular.end(), place) != regular.end()) {
+        throw UsageError(
+            fmt::format("{} is asked for twice (each result is written to its name and .part first), and one result "
+                        "would overwrite the other: give each a file of its own; nothing was measured",
+                        one));
+      }
+      regular.push_back(place);
+    }
+  }
+}
+
+void write_file(const std::string& file, std::string_view text) {
+  const std::string part = part_of(file);
+  const int descriptor = ::open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  int trouble = descriptor < 0 ? errno : 0;
+  while (trouble == 0 && !text.empty()) {
+    const ssize_t written = ::write(descriptor, text.data(), text.size());
+    if (written >= 0) {
+      text.remove_prefix(static_cast<std::size_t>(written));
+    } else if (errno != EINTR) {
+      trouble = errno;
+    }
+  }
+  if (descriptor >= 0 && ::close(descriptor) != 0 && trouble == 0) trouble = errno;
+  if (trouble == 0 && part != file && std::rename(part.c_str(), file.c_str()) != 0) trouble = errno;
+  if (trouble == 0) return;
+  if (part != file && descriptor >= 0) ::unlink(part.c_str());
+  throw std::runtime_error(fmt::format("cannot write {}: {}", file, std::strerror(trouble)));
 }
 
 void* map_shared(int& descriptor, std::size_t bytes) {

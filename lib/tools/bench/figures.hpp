@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What the benchmarks share: a clock, percentiles, a patient spin, processes beside them and the kernel that does
-// nothing.
+// What the programs that measure share: a clock, percentiles, a patient spin, files, processes beside them and the
+// kernel that does nothing.
 #pragma once
 
 #include <sys/types.h>
@@ -10,11 +10,19 @@
 #include <gpumap/kernel.hpp>
 #include <gpumap/latency.hpp>
 #include <nlohmann/json.hpp>
+#include <stdexcept>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
 namespace bench {
+
+/// Something that the user can put right; the text says how.
+class UsageError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
 
 /// Percentiles are by nearest rank, as those of gpumap::Histogram: the smallest time that at least that share does not
 /// exceed. So P99.9 of fewer than 1,000 times is their maximum.
@@ -33,6 +41,12 @@ struct Summary {
 
 /// A kernel that reads and writes nothing, so that what is timed is the way to it.
 [[nodiscard]] gpumap::KernelSource nothing_kernel(gpumap::Backend backend);
+
+/// Before anything is measured: throws UsageError where one of those files cannot be written, or two of them are one.
+/// Leaves what is there as it is. Empty names are none.
+void check_writable(const std::vector<std::string>& files);
+/// Whole or not at all. Throws std::runtime_error.
+void write_file(const std::string& file, std::string_view text);
 
 /// New memory for `bytes`, all 0, in which processes meet that inherit the descriptor; that of a process before it
 /// where the descriptor is not below 0. Throws std::system_error.
