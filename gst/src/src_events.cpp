@@ -65,12 +65,13 @@ void SrcStream::push_stream_start() {
 }
 
 /// A gpumapsink has begun anew behind the end of its last stream. Sinks take nothing after EOS but a flush. The running
-/// time goes on: the pipeline may have other branches, and the time shift places the new frames.
+/// time goes on: the pipeline may have other branches, and the time shift places the new frames. Those of bytes it
+/// cannot place, and what follows gives them times from 0 on.
 void SrcStream::begin_anew() {
   GST_INFO_OBJECT(element_, "a new stream after EOS: flushing what follows");
   ended_ = false;
   gst_pad_push_event(pad_, gst_event_new_flush_start());
-  end_flush(gst_event_new_flush_stop(FALSE));
+  end_flush(gst_event_new_flush_stop(static_cast<gboolean>(!is_timed_)));
   mend_states_soon(element_);  // this thread has the pad's lock
 }
 

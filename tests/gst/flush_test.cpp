@@ -396,30 +396,40 @@ TEST(Flush, SeeksOfTwoPipelinesTakeTurns) {
   EXPECT_EQ(from.error() + to.error(), "");
 }
 
+/// Counts the ends of flushes behind `src`, and those that reset the running time.
+struct FlushStops {
+  explicit FlushStops(GstElement* src) {
+    const Pad out(gst_element_get_static_pad(src, "src"));
+    gst_pad_add_probe(
+        out.get(), static_cast<GstPadProbeType>(GST_PAD_PROBE_TYPE_EVENT_DOWNSTREAM | GST_PAD_PROBE_TYPE_EVENT_FLUSH),
+        [](GstPad*, GstPadProbeInfo* info, gpointer own) {
+          GstEvent* const event = GST_PAD_PROBE_INFO_EVENT(info);
+          gboolean anew = FALSE;
+          if (GST_EVENT_TYPE(event) != GST_EVENT_FLUSH_STOP) return GST_PAD_PROBE_OK;
+          gst_event_parse_flush_stop(event, &anew);
+          ++static_cast<FlushStops*>(own)->all;
+          if (anew != FALSE) ++static_cast<FlushStops*>(own)->resets;
+          return GST_PAD_PROBE_OK;
+        },
+        this, nullptr);
+  }
+  std::atomic<int> all{0}, resets{0};
+};
+
+/// A producer in bytes, or one that gives times.
+std::string producer_of(bool timed, const std::string& channel) {
+  return std::string(timed ? "videotestsrc num-buffers=500" : "filesrc location=/proc/self/exe blocksize=99991") +
+         " ! gpumapsink channel=" + channel;
+}
+
 // A demuxer behind the gpumapsrc gives times from 0 on behind a seek of its pipeline, as behind any source. What has
 // times already is placed by the time shift, and the other branches of that pipeline go on.
 TEST(Flush, ASeekInBytesResetsTheRunningTimeOfItsPipeline) {
   for (const bool timed : {false, true}) {
     const std::string channel = new_channel();
-    Pipeline from(std::string(timed ? "videotestsrc" : "filesrc location=/proc/self/exe blocksize=997") +
-                  " ! gpumapsink channel=" + channel);
-    Pipeline to("gpumapsrc name=src channel=" + channel + " ! fakesink name=out sync=false");
-    struct Stops {
-      std::atomic<int> all{0}, resets{0};
-    } stops;
-    const Pad out(gst_element_get_static_pad(to.element("src"), "src"));
-    gst_pad_add_probe(
-        out.get(), static_cast<GstPadProbeType>(GST_PAD_PROBE_TYPE_EVENT_DOWNSTREAM | GST_PAD_PROBE_TYPE_EVENT_FLUSH),
-        [](GstPad*, GstPadProbeInfo* info, gpointer own) {
-          GstEvent* const event = GST_PAD_PROBE_INFO_EVENT(info);
-          gboolean resets = FALSE;
-          if (GST_EVENT_TYPE(event) != GST_EVENT_FLUSH_STOP) return GST_PAD_PROBE_OK;
-          gst_event_parse_flush_stop(event, &resets);
-          ++static_cast<Stops*>(own)->all;
-          if (resets != FALSE) ++static_cast<Stops*>(own)->resets;
-          return GST_PAD_PROBE_OK;
-        },
-        &stops, nullptr);
+    Pipeline to("gpumapsrc name=src channel=" + channel + " ! fakesink sync=false");
+    const FlushStops stops(to.element("src"));
+    Pipeline from(producer_of(timed, channel));
     ASSERT_NE(from.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
     ASSERT_TRUE(to.reach(GST_STATE_PAUSED)) << to.error();
     const auto seek = [&](Pipeline& pipeline) {
@@ -432,6 +442,23 @@ TEST(Flush, ASeekInBytesResetsTheRunningTimeOfItsPipeline) {
     EXPECT_TRUE(seek(from));
     EXPECT_EQ(stops.all, 2);
     EXPECT_EQ(stops.resets, timed ? 0 : 1) << "the other pipeline's seek";
+  }
+}
+
+// So does a stream in bytes that begins behind the end of another.
+TEST(Flush, ANewStreamInBytesResetsTheRunningTime) {
+  for (const bool timed : {false, true}) {
+    const std::string channel = new_channel();
+    Pipeline to("gpumapsrc name=src channel=" + channel + " ! fakesink sync=false");
+    const FlushStops stops(to.element("src"));
+    ASSERT_NE(to.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+    for (int stream = 0; stream < 2; ++stream) {
+      Pipeline from(producer_of(timed, channel));
+      ASSERT_EQ(from.run(), "eos");
+      ASSERT_EQ(to.wait(), "eos");
+    }
+    EXPECT_EQ(stops.all, 1);
+    EXPECT_EQ(stops.resets, timed ? 0 : 1);
   }
 }
 
