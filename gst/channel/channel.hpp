@@ -98,9 +98,25 @@ class FarSrc {
   [[nodiscard]] virtual std::string who_stalls() = 0;
 };
 
-/// Where a gpumapsink and a gpumapsrc of one process meet. Frames go through the ring. Events and changes of ring wait
-/// beside it, each with the sequence of the frame that it precedes, so frames need no lock to keep the order. Thread
-/// safety: every member from any thread; next() from one thread at a time.
+/// Where a gpumapsink and a gpumapsrc meet, and where the order of frames and events is kept:
+///
+///     the sink's side                    meanwhile                               the src's side
+///     publish a frame                    in the ring                             next(), in their order
+///     push_event(), push_ring(),         beside the ring, each with the          next(), once the frames before it
+///     retire_ring()                      sequence of the frame behind it         are taken
+///     pass(): an event out of band       —                                       the event handler, at once
+///     flush(FLUSH_START)                 —                                       the event handler, at once
+///     flush(FLUSH_STOP)                  all is dropped but what is sticky       the event handler, at once
+///     EOS                                as an event; a sink that leaves         next()
+///                                        before it drops what waits
+///
+/// In one process gpumapsink has the one side and gpumapsrc the other. Across a socket each process has a channel, and
+/// both meet in it with what stands for the other one: FarSrc is the outlet, which takes frames in the sink's own
+/// thread and shows them to clients, FarSink the inlet, which the src's own thread calls for a frame. Between the two
+/// the link keeps the same order (lib/link/wire.hpp): each message has the frame that it precedes, each frame the
+/// number of messages before it, a FLUSH_START overtakes, and at a FLUSH_STOP the server takes frames back. Frames need
+/// no lock of the channel's for their order. Thread safety: every member from any thread; next() from one thread at a
+/// time.
 class Channel : public std::enable_shared_from_this<Channel> {
  public:
   /// The src side's handler of events that overtake the queue: flushes, and events that are not serialized. Takes the
