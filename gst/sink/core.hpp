@@ -17,8 +17,8 @@
 #include "gpumap/slot_copier.hpp"
 #include "gst/channel/channel.hpp"
 #include "gst/channel/frame_origin.hpp"
+#include "gst/channel/upstream_requests.hpp"
 #include "gst/latency/latency_report.hpp"
-#include "gst/link/upstream_requests.hpp"
 #include "gst/memory/gpumap_memory.hpp"
 #include "gst/property_table.hpp"
 

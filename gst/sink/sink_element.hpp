@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "gst/channel/alarm.hpp"
-#include "gst/link/outlet.hpp"
+#include "gst/channel/outlet.hpp"
 #include "gst/property_table.hpp"
 #include "gst/sink/core.hpp"
 #include "gst/sink/gather.hpp"

@@ -36,11 +36,11 @@
 #include <string>
 #include <vector>
 
+#include "gst/channel/access.hpp"
 #include "gst/channel/alarm.hpp"
 #include "gst/channel/ends.hpp"
+#include "gst/channel/inlet.hpp"
 #include "gst/gst_error.hpp"
-#include "gst/link/access.hpp"
-#include "gst/link/inlet.hpp"
 #include "gst/property_table.hpp"
 #include "gst/sink/sink_element.hpp"
 #include "gst/src/src_stream.hpp"

@@ -12,7 +12,7 @@
 
 #include "gpumap/link.hpp"
 #include "gst/channel/channel.hpp"
-#include "gst/link/inlet.hpp"
+#include "gst/channel/inlet.hpp"
 #include "gst/property_table.hpp"
 #include "gst/ptr.hpp"
 #include "gst/src/output.hpp"

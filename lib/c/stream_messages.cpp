@@ -536,7 +536,7 @@ constexpr std::uint32_t stream_start_event = event_type(40), caps_event = event_
 
 constexpr std::size_t max_planes = 4;
 
-/// VideoLayout of gst/link/event_text.hpp.
+/// VideoLayout of gst/channel/event_text.hpp.
 struct LinkLayout {
   std::uint32_t format = 0;  ///< GstVideoFormat
   std::uint32_t width = 0, height = 0, planes = 0;

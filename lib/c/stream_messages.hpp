@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The messages beside the frames of a link, as gpumapsink writes and gpumapsrc reads them (gst/link/event_text.hpp), as
-// far as a program without GStreamer has to do with them.
+// The messages beside the frames of a link, as gpumapsink writes and gpumapsrc reads them (gst/channel/event_text.hpp),
+// as far as a program without GStreamer has to do with them.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 #include "gpumap/gpumap.h"
 #include "gpumap/message_bytes.hpp"
 
-// Caps as text, as GStreamer writes them, and as bytes, as they cross a link (gst/link/structure_bytes.hpp), without
+// Caps as text, as GStreamer writes them, and as bytes, as they cross a link (gst/channel/structure_bytes.hpp), without
 // GStreamer. Fixed caps of one structure.
 
 namespace gpumap::c {
@@ -72,7 +72,7 @@ struct Caps {
 /// Throws Error(invalid) for a layout that leaves a frame of `bytes`, or has no planes.
 void check_layout(const gpumap_layout& layout, std::uint64_t bytes);
 
-/// What a client that connects later receives first, in this order; gst/link does the same.
+/// What a client that connects later receives first, in this order; gst/channel does the same.
 enum class Kept : std::uint32_t { time = 1, stream_start = 2, caps = 3, segment = 4, layout = 7, end = 8 };
 [[nodiscard]] constexpr std::uint32_t key_of(Kept kept) noexcept {
   constexpr unsigned bits_of_number = 24;

@@ -12,9 +12,9 @@
 #include <span>
 
 #include "fuzz_gstreamer.hpp"
-#include "gst/link/event_text.hpp"
-#include "gst/link/new_names.hpp"
-#include "gst/link/upstream_text.hpp"
+#include "gst/channel/event_text.hpp"
+#include "gst/channel/new_names.hpp"
+#include "gst/channel/upstream_text.hpp"
 #include "gst/ptr.hpp"
 
 namespace {

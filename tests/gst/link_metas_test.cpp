@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "gpumap/link.hpp"
-#include "gst/link/meta_text.hpp"
+#include "gst/channel/meta_text.hpp"
 #include "launched.hpp"
 #include "link_sides.hpp"
 #include "link_written.hpp"

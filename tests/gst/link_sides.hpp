@@ -10,7 +10,7 @@
 
 #include "gpumap/link.hpp"
 #include "gpumap/link_report.hpp"
-#include "gst/link/event_text.hpp"
+#include "gst/channel/event_text.hpp"
 #include "pipeline.hpp"
 #include "temporary_folder.hpp"
 

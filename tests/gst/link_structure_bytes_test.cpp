@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "gpumap/link.hpp"
-#include "gst/link/event_text.hpp"
-#include "gst/link/structure_bytes.hpp"
+#include "gst/channel/event_text.hpp"
+#include "gst/channel/structure_bytes.hpp"
 #include "link_written.hpp"
 #include "pipeline.hpp"
 

@@ -14,7 +14,7 @@
 #include <string_view>
 #include <vector>
 
-#include "gst/link/upstream_text.hpp"
+#include "gst/channel/upstream_text.hpp"
 #include "link_written.hpp"
 #include "pipeline.hpp"
 

@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "gpumap/link.hpp"
-#include "gst/link/upstream_requests.hpp"
-#include "gst/link/upstream_text.hpp"
+#include "gst/channel/upstream_requests.hpp"
+#include "gst/channel/upstream_text.hpp"
 #include "launched.hpp"
 #include "link_sides.hpp"
 #include "link_written.hpp"

@@ -6,9 +6,9 @@
 #include <string>
 
 #include "gpumap/link.hpp"
-#include "gst/link/event_text.hpp"
-#include "gst/link/new_names.hpp"
-#include "gst/link/structure_bytes.hpp"
+#include "gst/channel/event_text.hpp"
+#include "gst/channel/new_names.hpp"
+#include "gst/channel/structure_bytes.hpp"
 #include "pipeline.hpp"
 
 namespace gpumap::gst::test {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-#include "gst/link/upstream_text.hpp"
+#include "gst/channel/upstream_text.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "gpumap/link.hpp"
-#include "gst/link/structure_bytes.hpp"
+#include "gst/channel/structure_bytes.hpp"
 #include "gst/ptr.hpp"
 
 namespace gpumap::gst {

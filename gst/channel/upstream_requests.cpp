@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "gst/link/upstream_requests.hpp"
+#include "gst/channel/upstream_requests.hpp"
 
 #include <gst/base/gstbasesink.h>
 
@@ -8,7 +8,7 @@
 
 #include "gpumap/thread_schedule.hpp"
 #include "gst/channel/ends.hpp"
-#include "gst/link/upstream_text.hpp"
+#include "gst/channel/upstream_text.hpp"
 #include "gst/ptr.hpp"
 
 GST_DEBUG_CATEGORY_EXTERN(gpumap_sink_debug);

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <span>
 
-#include "gst/link/event_text.hpp"
+#include "gst/channel/event_text.hpp"
 
 namespace gpumap::gst {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "gst/link/structure_bytes.hpp"
+#include "gst/channel/structure_bytes.hpp"
 
 #include <algorithm>
 #include <cmath>

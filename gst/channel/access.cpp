@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "gst/link/access.hpp"
+#include "gst/channel/access.hpp"
 
 #include <fmt/format.h>
 #include <pwd.h>

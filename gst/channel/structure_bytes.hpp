@@ -8,8 +8,8 @@
 #include <string>
 
 #include "gpumap/message_bytes.hpp"
-#include "gst/link/event_text.hpp"
-#include "gst/link/new_names.hpp"
+#include "gst/channel/event_text.hpp"
+#include "gst/channel/new_names.hpp"
 
 namespace gpumap::gst {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "gst/link/new_names.hpp"
+#include "gst/channel/new_names.hpp"
 
 #include <glib.h>
 

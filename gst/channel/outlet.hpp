@@ -20,8 +20,8 @@
 #include "gpumap/link.hpp"
 #include "gpumap/thread_schedule.hpp"
 #include "gst/channel/channel.hpp"
-#include "gst/link/event_text.hpp"
-#include "gst/link/upstream_requests.hpp"
+#include "gst/channel/event_text.hpp"
+#include "gst/channel/upstream_requests.hpp"
 
 namespace gpumap::gst {
 

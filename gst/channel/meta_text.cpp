@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Metas whose valid values are known are written and read here, although GStreamer 1.24 and later can serialise some of
 // them: GStreamer's readers trust what they read, and 1.22 has none.
-#include "gst/link/meta_text.hpp"
+#include "gst/channel/meta_text.hpp"
 
 #include <gst/audio/audio.h>
 #include <gst/video/video.h>
@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "gpumap/link.hpp"
-#include "gst/link/structure_bytes.hpp"
+#include "gst/channel/structure_bytes.hpp"
 #include "gst/ptr.hpp"
 
 namespace gpumap::gst {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "gst/link/inlet.hpp"
+#include "gst/channel/inlet.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -20,11 +20,11 @@
 #include "gpumap/error.hpp"
 #include "gpumap/printable.hpp"
 #include "gpumap/thread_schedule.hpp"
+#include "gst/channel/meta_text.hpp"
 #include "gst/channel/pipeline_state.hpp"
+#include "gst/channel/upstream_text.hpp"
 #include "gst/gst_error.hpp"
 #include "gst/latency/latency_report.hpp"
-#include "gst/link/meta_text.hpp"
-#include "gst/link/upstream_text.hpp"
 #include "gst/ptr.hpp"
 
 GST_DEBUG_CATEGORY_EXTERN(gpumap_src_debug);

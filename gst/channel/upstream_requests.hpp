@@ -14,8 +14,8 @@
 
 #include "gpumap/link.hpp"
 #include "gst/channel/channel.hpp"
-#include "gst/link/event_text.hpp"
-#include "gst/link/new_names.hpp"
+#include "gst/channel/event_text.hpp"
+#include "gst/channel/new_names.hpp"
 #include "gst/ptr.hpp"
 
 namespace gpumap::gst {

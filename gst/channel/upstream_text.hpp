@@ -6,8 +6,8 @@
 #include <cstddef>
 #include <span>
 
-#include "gst/link/event_text.hpp"
-#include "gst/link/new_names.hpp"
+#include "gst/channel/event_text.hpp"
+#include "gst/channel/new_names.hpp"
 
 namespace gpumap::gst {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "gst/link/outlet.hpp"
+#include "gst/channel/outlet.hpp"
 
 #include <fmt/format.h>
 
@@ -16,9 +16,9 @@
 #include "gpumap/printable.hpp"
 #include "gpumap/thread_schedule.hpp"
 #include "gst/channel/frame_origin.hpp"
+#include "gst/channel/meta_text.hpp"
 #include "gst/channel/pipeline_state.hpp"
 #include "gst/gst_error.hpp"
-#include "gst/link/meta_text.hpp"
 #include "gst/ptr.hpp"
 
 GST_DEBUG_CATEGORY_EXTERN(gpumap_sink_debug);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "gst/link/event_text.hpp"
+#include "gst/channel/event_text.hpp"
 
 #include <algorithm>
 #include <array>
@@ -12,7 +12,7 @@
 
 #include "gpumap/link.hpp"
 #include "gpumap/message_bytes.hpp"
-#include "gst/link/structure_bytes.hpp"
+#include "gst/channel/structure_bytes.hpp"
 #include "gst/ptr.hpp"
 
 namespace gpumap::gst {
