@@ -168,7 +168,7 @@ class Inlet::Far final : public FarSink {
     ++nudges_;
     if (taker_ == Taker::src) follows_->interrupt();
   }
-  std::uint64_t nudges() const noexcept override { return nudges_; }
+  [[nodiscard]] std::uint64_t nudges() const noexcept override { return nudges_; }
   bool bring(const Ring& ring, std::uint64_t nudges, Deadline deadline) override {
     std::unique_lock lock(turn_);
     if (follows_ == nullptr || follows_->ring().get() != &ring) return false;

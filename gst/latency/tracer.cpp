@@ -5,6 +5,7 @@
 #define GST_USE_UNSTABLE_API  // GstTracer
 
 #include <fmt/format.h>
+#include <gst/gst.h>
 #include <gst/gsttracer.h>
 #include <gst/gsttracerrecord.h>
 

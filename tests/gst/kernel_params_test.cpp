@@ -366,7 +366,7 @@ class RateBeforeCaps : public ParamsBeforeCaps {
   int rate_of(const std::string& params, int in_rate) {
     const std::string caps = "audio/x-raw,format=F32LE,layout=interleaved,channels=2,channel-mask=(bitmask)3,rate=";
     // Halves of numbers below 2: no NaN among them.
-    Data data = random_data(8 * 4001, static_cast<std::uint64_t>(in_rate));
+    Data data = random_data(std::size_t{8} * 4001, static_cast<std::uint64_t>(in_rate));
     for (std::size_t i = 3; i < data.size(); i += 4) data[i] &= std::byte{0x3F};
     const Sample sample = run(params, caps + std::to_string(in_rate), data);
     int rate = 0;

@@ -219,18 +219,18 @@ void Line::probe(GstElement* element, const char* pad, GstPadProbeCallback callb
   gst_pad_add_probe(found.get(), GST_PAD_PROBE_TYPE_BUFFER, callback, user, nullptr);
 }
 
-GstStateChangeReturn Line::change(GstState state) {
+GstStateChangeReturn Line::change(GstState state) const {
   const GstStateChangeReturn changed = gst_element_set_state(pipeline(), state);
   if (changed != GST_STATE_CHANGE_FAILURE) return changed;
   const Ptr<GstMessage> message(gst_bus_pop_filtered(bus(), GST_MESSAGE_ERROR));
   throw std::runtime_error(message ? error_of(message.get()) : "the pipeline does not start");
 }
 
-bool Line::pause() {
+bool Line::pause() const {
   return change(GST_STATE_PAUSED) == GST_STATE_CHANGE_NO_PREROLL;
 }
 
-void Line::play() {
+void Line::play() const {
   static_cast<void>(change(GST_STATE_PLAYING));
 }
 

@@ -109,14 +109,14 @@ class Line {
   /// That callback sees each buffer on an element's pad.
   static void probe(GstElement* element, const char* pad, GstPadProbeCallback callback, gpointer user);
   /// Whether its frames are due at certain times: only a live source has no frame to show before it plays.
-  [[nodiscard]] bool pause();
-  void play();
+  [[nodiscard]] bool pause() const;
+  void play() const;
   void stop();
   /// What gpumapsink says; nothing where there is none.
   [[nodiscard]] SinkStats sink_stats() const;
 
  private:
-  GstStateChangeReturn change(GstState state);
+  [[nodiscard]] GstStateChangeReturn change(GstState state) const;
   Ptr<GstElement> pipeline_;
   Ptr<GstBus> bus_;
 };
