@@ -440,16 +440,16 @@ std::vector<std::pair<std::string, std::uint64_t>> parameter_variables(std::span
 void apply_declared(const Declaration& declaration, std::string_view kernel, std::string_view text,
                     std::span<float> params, std::span<std::uint64_t> numbers) {
   const std::vector<Number> made = numbers_of(declaration, kernel, text);
-  std::vector<NumberType> types(made.size(), NumberType::f32);
+  std::vector<NumberType> type_of(made.size(), NumberType::f32);
   std::size_t at = 0;
   for (const DeclaredParameter& parameter : declaration.params) {
-    for (std::size_t i = 0; i < parameter.values.size(); ++i) types[at++] = parameter.type;
+    for (std::size_t i = 0; i < parameter.values.size(); ++i) type_of[at++] = parameter.type;
   }
   std::fill(params.begin(), params.end(), 0.0F);
   std::fill(numbers.begin(), numbers.end(), 0);
   for (std::size_t i = 0; i < made.size(); ++i) {
     params[i] = nearest_float(made[i]);
-    numbers[i] = word_of(types[i], made[i]);
+    numbers[i] = word_of(type_of[i], made[i]);
   }
 }
 
