@@ -41,7 +41,7 @@ class SinkPreroll {
   [[nodiscard]] Verdict wait(const std::function<bool()>& wanted);
   /// Let go of the lock for a moment: something else is waited for. Never `wanted`.
   [[nodiscard]] Verdict wait_a_while();
-  /// GstBaseSink waits by itself for the event that comes next (EOS), if it is not playing.
+  /// If it is not playing, GstBaseSink waits in the event that comes next (EOS).
   void leave_to_base();
 
   /// State changes and flushes; they take the lock. Before GstBaseSink's own change of state.

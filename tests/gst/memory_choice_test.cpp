@@ -288,8 +288,8 @@ TEST(MemoryChoice, WhoReadsVideoMetaIsAskedAnewWhenLinked) {
   EXPECT_EQ(rows.tight, 1);
 }
 
-// memory:CUDAMemory where there is no CUDA: never offered, and who asks for it is told what is missing. What it does
-// where there is a GPU is in tests/gpu.
+// memory:CUDAMemory where there is no CUDA: never offered; an element that asks for it gets an error that names what is
+// missing. What it does where there is a GPU is in tests/gpu.
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;

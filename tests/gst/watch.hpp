@@ -123,7 +123,7 @@ class Watch {
 
 //
 // Time that passes when a test says so: a second takes as long as the elements need for what is due in it, on a busy
-// machine as on a quick one, and no thread is late by itself.
+// machine as on a quick one, and a thread is late only where the test holds it up.
 
 using ClockPtr = Ptr<GstClock>;
 

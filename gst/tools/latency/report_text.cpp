@@ -351,7 +351,7 @@ std::string overview(const Json& report, const std::string& mark) {
       made += '\n';
     }
   }
-  if (broken) made += "!: of a case that is not whole or failed, as is told below\n";
+  if (broken) made += "!: of a case that failed or is not whole, see below\n";
   return made;
 }
 

@@ -22,7 +22,7 @@
 
 namespace gpumap {
 
-/// Who holds the memory of an input frame, and is told what the GPU does with it.
+/// The owner of an input frame's memory, which learns what the GPU does with it.
 class GPUMAP_API FrameHolder {
  public:
   FrameHolder() = default;

@@ -65,9 +65,9 @@ class Child {
   void send(int signal);
   /// Begin it anew, once it has ended.
   void start();
-  /// Whether it has ended by itself since it was started.
+  /// Whether it has ended, without send(), since it was started.
   [[nodiscard]] bool has_ended();
-  /// What waitpid() tells of it, once it ends by itself.
+  /// Its status by waitpid(), once it has ended without send().
   int wait();
 
  private:
