@@ -223,10 +223,10 @@ std::array<double, 4> with_alpha(const std::array<double, 3>& rgb, double alpha)
 /// The largest difference to the reference beyond what rounding to the output's format makes, in counts of 255.
 double worst_difference(const Layout& in, Bytes input, const Crop& crop, const Layout& out, const std::byte* output,
                         const gpumap_frame& frame, const std::optional<Coding>& coding = {}) {
-  const bool same =
-      crop.width == in.width && crop.height == in.height && out.width == in.width && out.height == in.height;
+  const bool same = out.width == crop.width && out.height == crop.height;
   const auto component_at = [&](std::size_t x, std::size_t y) {
-    return same ? components(in, input, x, y) : resampled(in, input, crop, x, y, out.width, out.height);
+    return same ? components(in, input, crop.x + x, crop.y + y)
+                : resampled(in, input, crop, x, y, out.width, out.height);
   };
   double worst = 0.0;
   for (std::size_t y = 0; y < out.height; ++y) {
@@ -477,6 +477,46 @@ TEST_P(BuiltinTest, ConvertResizesColoursByWhatTheyCover) {
     EXPECT_EQ(pixel_of(input), (std::array{0, 0, 255, 128})) << size;
     for (std::size_t at = 3; at < input.size(); at += 4) input[at] = std::byte{0};
     EXPECT_EQ(pixel_of(input), (std::array{0, 0, 0, 0})) << size;
+  }
+}
+
+// A part in its size is of the input's own pixels: also of those that cover nothing.
+TEST_P(BuiltinTest, ConvertCropsPixelsAsTheyAre) {
+  struct Case {
+    std::uint32_t width, height;
+    Crop crop;
+  };
+  for (const auto& [width, height, crop] : {Case{1, 1, {0, 0, 1, 1}}, Case{2, 1, {1, 0, 1, 1}},
+                                            Case{61, 47, {1, 2, 59, 43}}, Case{40, 30, {7, 0, 33, 30}}}) {
+    for (const auto format : {GPUMAP_FORMAT_RGBA, GPUMAP_FORMAT_BGRA}) {
+      SCOPED_TRACE(std::to_string(width) + " x " + std::to_string(height) + ", format " + std::to_string(format));
+      const Layout in = layout(format, width, height, width % 2 == 0);
+      const Layout out = layout(format, static_cast<std::uint32_t>(crop.width), static_cast<std::uint32_t>(crop.height),
+                                width % 4 != 0);
+      std::vector<std::byte> input = random_bytes(in.bytes, width + format);
+      for (std::size_t y = 0; y < height; ++y) {
+        for (std::size_t x = y % 2; x < width; x += 2) {
+          input[in.planes[0].offset + y * in.planes[0].stride + 4 * x + 3] = std::byte{0};
+        }
+      }
+      bench_->prepare(input, out.bytes + 64);
+      gpumap_frame frame{};
+      frame.in = in.view(bench_->in());
+      frame.out = out.view(bench_->out());
+      frame.color = color_matrix(ColorMatrix::rgb, ColorRange::full);
+      frame.out_color = color_from_rgb(ColorMatrix::rgb, ColorRange::full);
+      std::ostringstream params;
+      params << "crop=[" << crop.x << ',' << crop.y << ',' << crop.width << ',' << crop.height << ']';
+      const auto program = Program::load(bench_->device(), *find_builtin("convert"), GetParam());
+      program->begin_with(params.str(), in.view(0), out.view(0));
+      bench_->run(*program, frame);
+      for (std::size_t y = 0; y < crop.height; ++y) {
+        const std::byte* const row = &input[in.planes[0].offset + (crop.y + y) * in.planes[0].stride + 4 * crop.x];
+        EXPECT_EQ(std::memcmp(bench_->output() + out.planes[0].offset + y * out.planes[0].stride, row, 4 * crop.width),
+                  0)
+            << "row " << y;
+      }
+    }
   }
 }
 

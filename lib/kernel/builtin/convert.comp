@@ -27,7 +27,8 @@
 #endif
 
 // The components of an output pixel from all the input pixels that its taps reach; `origin` is where the crop begins.
-vec4 resampled(gpumap_view from, uvec2 origin, gpumap_taps across, gpumap_taps down) {
+// `shares` is the format by whose alpha these count.
+vec4 resampled(gpumap_view from, uint shares, uvec2 origin, gpumap_taps across, gpumap_taps down) {
   vec4 sum = vec4(0.0);
   for (int y = down.first; y < down.end; ++y) {
     vec4 in_row = vec4(0.0);
@@ -36,13 +37,13 @@ vec4 resampled(gpumap_view from, uvec2 origin, gpumap_taps across, gpumap_taps d
       gpumap_load_pixels(from, IN_FORMAT, x, origin.y + uint(y), min(4u, from.width - x), pixel);
       for (uint i = 0u; i < 4u; ++i) {
         const float weight = gpumap_weight(across, int(x + i) - int(origin.x));
-        in_row += weight * gpumap_share(IN_FORMAT, pixel[i]);
+        in_row += weight * gpumap_share(shares, pixel[i]);
       }
     }
     const float weight = gpumap_weight(down, y);
     sum += weight * in_row;
   }
-  return gpumap_of_shares(IN_FORMAT, sum, float(gpumap_weights(across)) * float(gpumap_weights(down)));
+  return gpumap_of_shares(shares, sum, float(gpumap_weights(across)) * float(gpumap_weights(down)));
 }
 
 void main() {
@@ -57,6 +58,8 @@ void main() {
   uvec2 size = uvec2(frame.params[8], frame.params[9]);
   if (size.x == 0u || size.x > most.x) size.x = most.x;
   if (size.y == 0u || size.y > most.y) size.y = most.y;
+  // A pixel that is one of the input's keeps its colour, also where it covers nothing.
+  const uint shares = size == uvec2(to.width, to.height) ? GPUMAP_FORMAT_RGB : IN_FORMAT;
 
   const gpumap_color color = frame.color;
   const vec3 mean = vec3(frame.params[0], frame.params[1], frame.params[2]);
@@ -76,7 +79,7 @@ void main() {
           const gpumap_taps down = gpumap_taps_of(at, size.y, to.height);
           for (uint i = 0u; i < 4u; ++i) {
             const gpumap_taps across = gpumap_taps_of(min(x + i, to.width - 1u), size.x, to.width);
-            pixel[row][i] = resampled(from, origin, across, down);
+            pixel[row][i] = resampled(from, shares, origin, across, down);
           }
         } else {
           gpumap_load_pixels(from, IN_FORMAT, x, at, count, pixel[row]);

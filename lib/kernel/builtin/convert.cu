@@ -27,8 +27,9 @@
 #endif
 
 // The components of an output pixel from all the input pixels that its taps reach; the crop begins at (left, top).
-__device__ float4 resampled(const gpumap_frame& frame, gpumap_u32 left, gpumap_u32 top, const gpumap_taps& across,
-                            const gpumap_taps& down) {
+// `shares` is the format by whose alpha these count.
+__device__ float4 resampled(const gpumap_frame& frame, gpumap_u32 shares, gpumap_u32 left, gpumap_u32 top,
+                            const gpumap_taps& across, const gpumap_taps& down) {
   float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
   for (gpumap_i32 y = down.first; y < down.end; ++y) {
     float4 in_row = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
@@ -37,7 +38,7 @@ __device__ float4 resampled(const gpumap_frame& frame, gpumap_u32 left, gpumap_u
       gpumap_load_pixels(frame.in, IN_FORMAT, x, top + y, min(4u, frame.in.width - x), pixel);
       for (gpumap_u32 i = 0; i < 4; ++i) {
         const float weight = gpumap_weight(across, static_cast<gpumap_i32>(x + i - left));
-        const float4 p = gpumap_share(IN_FORMAT, pixel[i]);
+        const float4 p = gpumap_share(shares, pixel[i]);
         in_row.x += weight * p.x, in_row.y += weight * p.y, in_row.z += weight * p.z, in_row.w += weight * p.w;
       }
     }
@@ -45,7 +46,7 @@ __device__ float4 resampled(const gpumap_frame& frame, gpumap_u32 left, gpumap_u
     sum.x += weight * in_row.x, sum.y += weight * in_row.y, sum.z += weight * in_row.z, sum.w += weight * in_row.w;
   }
   const float weights = static_cast<float>(gpumap_weights(across)) * static_cast<float>(gpumap_weights(down));
-  return gpumap_of_shares(IN_FORMAT, sum, weights);
+  return gpumap_of_shares(shares, sum, weights);
 }
 
 extern "C" __global__ void convert(gpumap_frame frame) {
@@ -58,6 +59,8 @@ extern "C" __global__ void convert(gpumap_frame frame) {
   gpumap_u32 width = static_cast<gpumap_u32>(frame.params[8]), height = static_cast<gpumap_u32>(frame.params[9]);
   if (width == 0 || width > frame.in.width - left) width = frame.in.width - left;
   if (height == 0 || height > frame.in.height - top) height = frame.in.height - top;
+  // A pixel that is one of the input's keeps its colour, also where it covers nothing.
+  const gpumap_u32 shares = width == frame.out.width && height == frame.out.height ? GPUMAP_FORMAT_RGB : IN_FORMAT;
 
   const float4 base = make_float4(frame.params[14], frame.params[15], frame.params[16], 0.0f);
   const gpumap_u32 quads = frame.out.width / 4 + (frame.out.width % 4 != 0);
@@ -74,7 +77,7 @@ extern "C" __global__ void convert(gpumap_frame frame) {
           const gpumap_taps down = gpumap_taps_of(at, height, frame.out.height);
           for (gpumap_u32 i = 0; i < 4; ++i) {
             const gpumap_taps across = gpumap_taps_of(min(x + i, frame.out.width - 1), width, frame.out.width);
-            pixel[row][i] = resampled(frame, left, top, across, down);
+            pixel[row][i] = resampled(frame, shares, left, top, across, down);
           }
         } else {
           gpumap_load_pixels(frame.in, IN_FORMAT, x, at, count, pixel[row]);
