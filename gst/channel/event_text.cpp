@@ -95,6 +95,28 @@ bool has_format(const GstStructure* structure) {
          format <= GST_FORMAT_PERCENT;
 }
 
+/// Takes out what GStreamer's functions do not take, or assert, where they read an event: a field of another type than
+/// GStreamer's own, and the number of no group.
+void leave_out_odd_fields(GstEventType type, GstStructure* structure) {
+  struct Field {
+    GstEventType event;
+    const char* name;
+    GType type;
+  };
+  const Field fields[] = {
+      {GST_EVENT_STREAM_START, "group-id", G_TYPE_UINT},
+      {GST_EVENT_STREAM_START, "flags", GST_TYPE_STREAM_FLAGS},
+      {GST_EVENT_STREAM_START, "stream", GST_TYPE_STREAM},
+      {GST_EVENT_GAP, "gap-flags", GST_TYPE_GAP_FLAGS},
+  };
+  for (const Field& field : fields) {
+    const GValue* value = field.event == type ? gst_structure_get_value(structure, field.name) : nullptr;
+    if (value == nullptr) continue;
+    const bool is_no_group = G_VALUE_HOLDS_UINT(value) && g_value_get_uint(value) == GST_GROUP_ID_INVALID;
+    if (G_VALUE_TYPE(value) != field.type || is_no_group) gst_structure_remove_field(structure, field.name);
+  }
+}
+
 /// Whether it is a time for a gap or a latency. GStreamer's functions that make such an event take no other.
 bool is_some_time(const GstStructure* structure, const char* field) {
   return GST_CLOCK_TIME_IS_VALID(g_value_get_uint64(gst_structure_get_value(structure, field)));
@@ -162,6 +184,7 @@ GstEvent* event_of(std::span<const std::byte> text, NewNames& names, std::string
   if (!has(event->field) || !has(event->other_field)) return nullptr;
   if (event->field_type == type_of_time && !is_some_time(structure.get(), event->field)) return nullptr;
   if (event->type == GST_EVENT_SEGMENT_DONE && !has_format(structure.get())) return nullptr;
+  if (structure) leave_out_odd_fields(event->type, structure.get());
   GstEvent* made =
       event->type == GST_EVENT_EOS ? gst_event_new_eos() : gst_event_new_custom(event->type, structure.release());
   if (number != GST_SEQNUM_INVALID) gst_event_set_seqnum(made, number);

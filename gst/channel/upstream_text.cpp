@@ -76,6 +76,13 @@ bool is_format(GstFormat one) {
   return one != GST_FORMAT_UNDEFINED && gst_format_get_details(one) != nullptr;
 }
 
+/// GStreamer takes any rate but 0. With the smallest ones the next frame is due in more years than its clock can count,
+/// and a sink that waits for such a moment does not stop any more.
+bool is_playable_rate(gdouble rate) {
+  constexpr gdouble slowest = 1e-6, fastest = 1e6;
+  return std::abs(rate) >= slowest && std::abs(rate) <= fastest;
+}
+
 /// Whether gst_event_new_seek() and gst_segment_do_seek() would take it, and elements that ask for a duration in its
 /// format.
 bool is_sane_seek(GstEvent* event) {
@@ -87,7 +94,7 @@ bool is_sane_seek(GstEvent* event) {
   gint64 start = 0;
   gint64 stop = 0;
   gst_event_parse_seek(event, &rate, &format, &flags, &start_type, &start, &stop_type, &stop);
-  if (rate == 0 || !std::isfinite(rate) || !is_format(format)) return false;
+  if (!is_playable_rate(rate) || !is_format(format)) return false;
   const bool moves = start_type != GST_SEEK_TYPE_NONE || stop_type != GST_SEEK_TYPE_NONE;
   const bool flushes = (flags & GST_SEEK_FLAG_FLUSH) != 0;
   if ((flags & GST_SEEK_FLAG_INSTANT_RATE_CHANGE) != 0 && (moves || flushes)) return false;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdlib>
 #include <utility>
 
@@ -36,6 +37,22 @@ bool shift_running_time(GstSegment& segment, GstClockTimeDiff shift) {
   return true;
 }
 
+/// Until when what is in `segment` is due within 200 years. A clock of GStreamer's never ends the wait for what is due
+/// in more than 292, and the sink that waits does not stop.
+GstClockTime latest_time_of(const GstSegment& segment) {
+  constexpr double most = 200.0 * 366 * 24 * 3600 * GST_SECOND;
+  if (segment.format != GST_FORMAT_TIME) return GST_CLOCK_TIME_NONE;
+  const double room = (most - static_cast<double>(segment.base)) * std::abs(segment.rate);
+  if (segment.rate < 0) {
+    const bool has_stop = GST_CLOCK_TIME_IS_VALID(segment.stop);
+    const double end = has_stop ? static_cast<double>(segment.stop)
+                                : static_cast<double>(segment.start) + static_cast<double>(segment.duration);
+    return end <= room ? static_cast<GstClockTime>(most) : 0;
+  }
+  const double latest = static_cast<double>(segment.start) + static_cast<double>(segment.offset) + room;
+  return static_cast<GstClockTime>(std::clamp(latest, 0.0, most));
+}
+
 GstFormat format_of(GstEvent* event) {
   const GstSegment* segment = nullptr;
   gst_event_parse_segment(event, &segment);
@@ -51,6 +68,7 @@ void SrcStream::push_segment() {
   const bool moved = shift != 0 && segment.format == GST_FORMAT_TIME && shift_running_time(segment, shift);
   GstEvent* event = moved ? gst_event_new_segment(&segment) : gst_event_ref(segment_);
   if (moved) gst_event_set_seqnum(event, gst_event_get_seqnum(segment_));
+  latest_ = channel_->far_sink() != nullptr ? latest_time_of(segment) : GST_CLOCK_TIME_NONE;
   GST_DEBUG_OBJECT(element_, "segment, running time shifted by %" GST_STIME_FORMAT, GST_STIME_ARGS(shift));
   gst_pad_push_event(pad_, event);
 }
@@ -138,6 +156,14 @@ void SrcStream::push(GstEvent* event) {
       // Upstream may be another one now, with another latency.
       gst_element_post_message(element_, gst_message_new_latency(GST_OBJECT_CAST(element_)));
       return;
+    case GST_EVENT_GAP: {
+      GstClockTime time = GST_CLOCK_TIME_NONE;
+      GstClockTime duration = GST_CLOCK_TIME_NONE;
+      gst_event_parse_gap(event, &time, &duration);
+      if (is_due_some_day(time, duration)) break;
+      gst_event_unref(event);
+      return;
+    }
     case GST_EVENT_SEGMENT_DONE:
       if (!has_sink_beside()) tell_of_segment_done(event);
       break;

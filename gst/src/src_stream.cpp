@@ -94,6 +94,8 @@ void SrcStream::start(const SrcSettings& settings) {
                                   : fmt::format(" of channel \"{}\"", channel->name()),
                  .is_elsewhere = crosses});
   owes_segment_ = false;
+  latest_ = GST_CLOCK_TIME_NONE;
+  told_odd_time_ = false;
   shift_.reset();
   frames_ = 0;
   bytes_ = 0;
@@ -480,6 +482,25 @@ void SrcStream::stamp_time(GstBuffer* buffer) const {
   GST_BUFFER_DTS(buffer) = GST_CLOCK_TIME_NONE;
 }
 
+/// See latest_time_of().
+bool SrcStream::is_due_some_day(GstClockTime time, GstClockTime duration) const {
+  if (!GST_CLOCK_TIME_IS_VALID(latest_) || !GST_CLOCK_TIME_IS_VALID(time)) return true;
+  return time <= latest_ && (!GST_CLOCK_TIME_IS_VALID(duration) || duration <= latest_ - time);
+}
+
+void SrcStream::leave_out_odd_times(GstBuffer* buffer) {
+  const GstClockTime duration = GST_BUFFER_DURATION(buffer);
+  if (is_due_some_day(GST_BUFFER_PTS(buffer), duration) && is_due_some_day(GST_BUFFER_DTS(buffer), duration)) return;
+  GST_BUFFER_PTS(buffer) = GST_BUFFER_DTS(buffer) = GST_BUFFER_DURATION(buffer) = GST_CLOCK_TIME_NONE;
+  if (std::exchange(told_odd_time_, true)) return;
+  post_warning(element_, FiguredError(Error(ErrorCode::invalid,
+                                            fmt::format("frames of the gpumapsink at socket-path {} have times that no "
+                                                        "clock can wait for: these are left out",
+                                                        printable(settings_.socket_path)),
+                                            "see what feeds it"),
+                                      {{"socket-path", settings_.socket_path}}));
+}
+
 void SrcStream::push(Channel::Next& frame) {
   if (drops_) return;
   if (!started_) push_stream_start();
@@ -503,6 +524,7 @@ void SrcStream::push(Channel::Next& frame) {
   }
   const guint64 number = frames_.fetch_add(1, std::memory_order_relaxed);
   bytes_.fetch_add(bytes, std::memory_order_relaxed);
+  leave_out_odd_times(buffer);
   if (settings_.do_timestamp) stamp_time(buffer);
   GST_LOG_OBJECT(element_, "frame %" G_GUINT64_FORMAT "%s: %" GST_PTR_FORMAT, number,
                  memory == SrcOutput::Memory::copy ? ", copied" : "", static_cast<void*>(buffer));

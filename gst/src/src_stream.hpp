@@ -153,6 +153,8 @@ class SrcStream {
   [[nodiscard]] bool upstream_gives(GstCaps* wanted);
   [[nodiscard]] bool forgives_refusal();
   [[nodiscard]] GstEvent* qos_for_sink(GstEvent* qos) const;
+  [[nodiscard]] bool is_due_some_day(GstClockTime time, GstClockTime duration) const;
+  void leave_out_odd_times(GstBuffer* buffer);
 
   // The sink's thread.
   void on_event(GstEvent* event);
@@ -180,14 +182,16 @@ class SrcStream {
   SrcOutput output_;
   TimeShift shift_;
   ThreadSchedule schedule_;
-  std::unique_ptr<Scheduled> scheduled_;   ///< of the streaming thread, which alone uses it
-  bool started_ = false;                   ///< stream-start went out
-  bool ended_ = false;                     ///< EOS came through the ring
-  bool drops_ = false;                     ///< downstream has had enough, until the next stream or segment
-  GstEvent* segment_ = nullptr;            ///< as it came from the sink
-  bool left_flushing_ = false;             ///< it stopped within a flush: what follows may wait for the FLUSH_STOP
-  Deadline forgiven_until_ = no_deadline;  ///< refused frames that downstream has agreed to before; none now
-  bool owes_segment_ = false;              ///< a flush took it from what follows, and the sink's stream goes on
+  std::unique_ptr<Scheduled> scheduled_;       ///< of the streaming thread, which alone uses it
+  bool started_ = false;                       ///< stream-start went out
+  bool ended_ = false;                         ///< EOS came through the ring
+  bool drops_ = false;                         ///< downstream has had enough, until the next stream or segment
+  GstEvent* segment_ = nullptr;                ///< as it came from the sink
+  GstClockTime latest_ = GST_CLOCK_TIME_NONE;  ///< no time of a far producer's may be later; none: any may
+  bool told_odd_time_ = false;                 ///< that one was later
+  bool left_flushing_ = false;                 ///< it stopped within a flush: what follows may wait for the FLUSH_STOP
+  Deadline forgiven_until_ = no_deadline;      ///< refused frames that downstream has agreed to before; none now
+  bool owes_segment_ = false;                  ///< a flush took it from what follows, and the sink's stream goes on
   std::atomic<guint64> frames_{0}, bytes_{0};
   std::atomic<bool> live_{false};
   std::atomic<bool> unlinked_{false};                ///< downstream took no more, for nothing was linked there

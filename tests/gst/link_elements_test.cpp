@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -741,6 +742,45 @@ TEST_F(LinkSides, NoSegmentIsFasterThanNumbersReach) {
   }));
   gst_event_copy_segment(event.get(), &segment);
   EXPECT_EQ(segment.offset, segment.stop);
+}
+
+// A sink whose clock waits for what is due in 292 years or more does not stop any more: a producer must not bring a
+// consumer there.
+TEST_F(LinkSides, WhatIsNeverDueHasNoTime) {
+  OwnProducer producer(path);
+  producer.send(gst_event_new_stream_start("mine"));
+  constexpr std::int64_t never = std::numeric_limits<std::int64_t>::max() - GST_SECOND;
+  constexpr std::int64_t now = 3 * GST_SECOND;
+  const auto send_segment = [&](gdouble rate, GstClockTime base) {
+    GstSegment segment;
+    gst_segment_init(&segment, GST_FORMAT_TIME);
+    segment.rate = rate;
+    segment.base = base;
+    segment.stop = rate < 0 ? 10 * GST_SECOND : GST_CLOCK_TIME_NONE;
+    producer.send(gst_event_new_segment(&segment));
+  };
+  Pipeline consumer(to_appsink());
+  start(consumer);
+  ASSERT_TRUE(producer.server->wait_for_client(Clock::now() + patience));
+  const auto time_of = [&](std::int64_t pts, std::int64_t dts, std::int64_t duration) {
+    producer.show({}, {.pts = pts, .dts = dts, .duration = duration});
+    const Sample sample = pull(consumer.appsink());
+    return sample ? GST_BUFFER_PTS(gst_sample_get_buffer(sample.get())) : 0;
+  };
+  send_segment(1, 0);
+  EXPECT_EQ(time_of(now, no_time, GST_SECOND), now);
+  EXPECT_EQ(time_of(never, no_time, no_time), GST_CLOCK_TIME_NONE);
+  EXPECT_EQ(time_of(now, never, no_time), GST_CLOCK_TIME_NONE);
+  EXPECT_EQ(time_of(now, no_time, never), GST_CLOCK_TIME_NONE);
+  EXPECT_EQ(time_of(now + 1, now, GST_SECOND), now + 1);
+  for (const double slow : {1e-300, -1e-300}) {
+    send_segment(slow, 0);
+    EXPECT_EQ(time_of(now, no_time, no_time), GST_CLOCK_TIME_NONE) << slow;
+  }
+  send_segment(1, never);
+  EXPECT_EQ(time_of(now, no_time, no_time), GST_CLOCK_TIME_NONE);
+  send_segment(-1, GST_SECOND);
+  EXPECT_EQ(time_of(now, no_time, no_time), now);
 }
 
 // An upstream that asks for buffers looks for a slot twice.

@@ -84,10 +84,11 @@ struct OwnProducer {
     const Ptr<GstEvent> owned(event);
     server->send(text_of(event), ++key);
   }
-  void show(std::span<const std::byte> note = {}) {
+  void show(std::span<const std::byte> note = {}, FrameInfo info = {}) {
     WriteLease written;
     ASSERT_EQ(server->acquire(written, WhenFull::block, Clock::now() + patience), RingStatus::ok);
-    ring->publish(written, {.bytes = LinkSides::frame_size});
+    info.bytes = LinkSides::frame_size;
+    ring->publish(written, info);
     written = {};
     ReadLease frame;
     ASSERT_EQ(ring->receive(frame, Deadline{}), RingStatus::ok);

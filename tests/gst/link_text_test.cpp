@@ -46,6 +46,27 @@ TEST(LinkText, OfAStickyEventHasAStructure) {
   EXPECT_TRUE(read_event(written(GST_EVENT_CUSTOM_DOWNSTREAM, "")));
 }
 
+// GStreamer's readers of events assert that such a field has its type, and a sink that a group has a number.
+TEST(LinkText, OfFieldsThatNoEventHasIsOneWithoutThem) {
+  const auto start = [](const std::string& fields) {
+    return read_event(written(GST_EVENT_STREAM_START, "x, stream-id=(string)a, " + fields + ";"));
+  };
+  guint group = 0;
+  EXPECT_TRUE(gst_event_parse_group_id(start("group-id=(uint)7").get(), &group));
+  EXPECT_EQ(group, 7U);
+  for (const char* const lie : {"group-id=(uint)0", "group-id=(string)7", "group-id=(int)7"}) {
+    EXPECT_FALSE(gst_event_parse_group_id(start(lie).get(), &group)) << lie;
+  }
+  for (const char* const lie : {"flags=(string)7", "stream=(int)7"}) {
+    const gchar* const name = std::string_view(lie).starts_with("flags") ? "flags" : "stream";
+    EXPECT_FALSE(gst_structure_has_field(gst_event_get_structure(start(lie).get()), name)) << lie;
+  }
+  const Event gap = read_event(
+      written(GST_EVENT_GAP, "x, timestamp=(guint64)1, duration=(guint64)2, gap-flags=(string)missing-data;"));
+  ASSERT_TRUE(gap);
+  EXPECT_FALSE(gst_structure_has_field(gst_event_get_structure(gap.get()), "gap-flags"));
+}
+
 TEST(LinkText, OfWhatIsNothingIsNoEvent) {
   const WithComplaints go_on;
   const auto is_read = [](GstEventType type, const std::string& structure) {
@@ -244,7 +265,11 @@ TEST(LinkText, OfSeeksAndQosThatCannotBeIsNone) {
   for (const char* const lie : {"-1", "nan", "inf"}) EXPECT_FALSE(qos(std::string("proportion=(double)") + lie)) << lie;
   EXPECT_FALSE(qos("timestamp=(guint64)18446744073709551615"));
   EXPECT_FALSE(qos("diff=(gint64)-9223372036854775808, timestamp=(guint64)2"));
-  for (const char* const lie : {"0", "nan", "inf"}) {
+  for (const char* const rate : {"0.001", "-0.001", "1000"}) {
+    EXPECT_TRUE(is_read(GST_EVENT_SEEK, std::string("x, rate=(double)") + rate + ";")) << rate;
+  }
+  // With 1e-300 the second frame is due in more years than a clock can count.
+  for (const char* const lie : {"0", "nan", "inf", "1e-300", "-1e-300", "5e-324", "1e300"}) {
     EXPECT_FALSE(is_read(GST_EVENT_SEEK, std::string("x, rate=(double)") + lie + ";")) << lie;
   }
   // What GStreamer's functions that make or take such an event assert.
