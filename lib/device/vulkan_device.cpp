@@ -417,6 +417,24 @@ void VulkanContext::submit(const vk::SubmitInfo& info, vk::Fence fence) {
   queue_.submit(info, fence);
 }
 
+std::uint64_t VulkanContext::progress() const {
+  const std::lock_guard lock(timelines_mutex_);
+  std::uint64_t sum = gone_;
+  for (VulkanTimeline* timeline : timelines_) sum += timeline->completed();
+  return sum;
+}
+
+void VulkanContext::add(VulkanTimeline& timeline) const {
+  const std::lock_guard lock(timelines_mutex_);
+  timelines_.push_back(&timeline);
+}
+
+void VulkanContext::remove(VulkanTimeline& timeline) const noexcept {
+  const std::lock_guard lock(timelines_mutex_);
+  gone_ += timeline.completed();
+  std::erase(timelines_, &timeline);
+}
+
 void VulkanContext::retire(vk::raii::Semaphore semaphore) const noexcept {
   constexpr std::size_t most = 256;
   const std::lock_guard lock(retired_mutex_);
@@ -495,6 +513,7 @@ VulkanTimeline::VulkanTimeline(std::shared_ptr<GpuDevice> device)
   } catch (const vk::SystemError& error) {
     context_.fail(error, "creating a timeline");
   }
+  context_.add(*this);
 }
 
 std::uint64_t VulkanTimeline::completed() {

@@ -49,6 +49,7 @@ class VulkanInstance {
 [[nodiscard]] std::vector<std::uint64_t> heap_budgets(const vk::raii::PhysicalDevice& device, bool has_budget);
 
 class VulkanClock;
+class VulkanTimeline;
 
 /// An open Vulkan device with one compute queue, and with the features that VulkanFeatures enables. Thread safety:
 /// every member from any thread.
@@ -87,6 +88,12 @@ class VulkanContext {
   /// vkQueueSubmit under the queue's mutex: one VkQueue serves every gpumap Queue of the process.
   void submit(const vk::SubmitInfo& info, vk::Fence fence = {});
 
+  /// All timelines of this device together, those that have gone too: their work takes its turns on one VkQueue, and
+  /// none is signalled before what was submitted before it has ended.
+  [[nodiscard]] std::uint64_t progress() const;
+  void add(VulkanTimeline& timeline) const;
+  void remove(VulkanTimeline& timeline) const noexcept;
+
   /// Destroys `semaphore` once many others have come. Where lavapipe (Mesa 22.3) has signalled what a batch signals,
   /// its thread still lets go of what the batch waited for, and would use a semaphore that is destroyed in between.
   void retire(vk::raii::Semaphore semaphore) const noexcept;
@@ -122,6 +129,9 @@ class VulkanContext {
   Budget window_{window_limit_variable};
   std::unique_ptr<VulkanClock> clock_;
   mutable StuckWork stuck_;
+  mutable std::mutex timelines_mutex_;
+  mutable std::vector<VulkanTimeline*> timelines_;
+  mutable std::uint64_t gone_ = 0;  ///< what timelines had reached that are none any more
   mutable std::mutex retired_mutex_;
   mutable std::deque<vk::raii::Semaphore> retired_;
 };
@@ -130,11 +140,15 @@ class VulkanContext {
 class VulkanTimeline final : public Timeline {
  public:
   explicit VulkanTimeline(std::shared_ptr<GpuDevice> device);
-  ~VulkanTimeline() override { context_.retire(std::move(semaphore_)); }
+  ~VulkanTimeline() override {
+    context_.remove(*this);
+    context_.retire(std::move(semaphore_));
+  }
   VulkanTimeline(const VulkanTimeline&) = delete;
   VulkanTimeline& operator=(const VulkanTimeline&) = delete;
 
   [[nodiscard]] std::uint64_t completed() override;
+  [[nodiscard]] std::uint64_t progress() override { return context_.progress(); }
   void check() override;
   void give_up(const Fence& end, const std::string& work) override { context_.stuck_work().note(end, work); }
 

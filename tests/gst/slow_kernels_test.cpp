@@ -167,6 +167,56 @@ TEST_F(Stalled, TheTimeOfOneFrameCounts) {
   gst_object_unref(clock);
 }
 
+// Of kernels that follow on one another the last one waits for all: each may take its time.
+TEST_F(Stalled, TheTimeOfKernelsBeforeDoesNotCount) {
+  constexpr std::uint32_t timeout_ms = 1000;
+  constexpr std::size_t count = 5;
+  GstClock* clock = gst_test_clock_new();
+  gst_system_clock_set_default(clock);
+  GstBus* bus = gst_bus_new();
+  Stall stall;
+  {
+    std::vector<Element> elements;
+    std::vector<std::shared_ptr<KernelRunner>> kernels;
+    std::vector<std::unique_ptr<Watchdog>> watchdogs;
+    std::vector<Buffer> frames, outputs;
+    for (std::size_t i = 0; i < count; ++i) {
+      elements.emplace_back(GST_ELEMENT(gst_object_ref_sink(gst_element_factory_make("gpumapkernel", nullptr))));
+      gst_element_set_bus(elements.back().get(), bus);
+      kernels.push_back(runner());
+      watchdogs.push_back(std::make_unique<Watchdog>(elements.back().get(), kernels.back(), timeout_ms));
+    }
+    // The driver takes what was submitted in order, as if each frame came of the kernel before.
+    for (const auto& kernel : kernels) {
+      frames.push_back(stall.frame());
+      outputs.emplace_back(kernel->run(frames.back().get()).buffer);
+    }
+    const auto pass = [clock](std::size_t looks) {
+      for (std::size_t i = 0; i < looks * count; ++i) ASSERT_TRUE(gst_test_clock_crank(GST_TEST_CLOCK(clock)));
+    };
+    for (std::size_t i = 0; i < count; ++i) {
+      pass(3);
+      EXPECT_EQ(gst_bus_peek(bus), nullptr) << i;
+      if (i + 1 == count) break;
+      stall.end(i + 1);
+      ASSERT_EQ(kernels[i]->last_launched().wait_for(patience), WaitResult::ready);
+    }
+    // The last one does not end.
+    pass(3);
+    GstMessage* message = gst_bus_pop_filtered(bus, GST_MESSAGE_ERROR);
+    ASSERT_NE(message, nullptr);
+    EXPECT_EQ(GST_MESSAGE_SRC(message), GST_OBJECT_CAST(elements.back().get()));
+    gst_message_unref(message);
+    EXPECT_EQ(gst_bus_peek(bus), nullptr);
+    stall.end(count);
+    watchdogs.clear();
+    for (const Element& element : elements) gst_element_set_bus(element.get(), nullptr);
+  }
+  gst_object_unref(bus);
+  gst_system_clock_set_default(nullptr);
+  gst_object_unref(clock);
+}
+
 /// The elements, with frames that are stalled.
 class SlowElement : public testing::Test {
  protected:
