@@ -170,6 +170,18 @@ void KernelRunner::follow_params() {
 }
 
 void KernelRunner::set_caps(const GstCaps* in, const GstCaps* out) {
+  const std::optional<std::string> proposed = proposed_params();
+  try {
+    begin_stream(in, out, proposed);
+  } catch (const std::exception&) {
+    // Those before may be said again with the parameters in force, and GStreamer hands on no caps that are the same.
+    if (proposed && in_caps_) begin_stream(in_caps_.get(), out_caps_.get(), {});
+    throw;
+  }
+  static_cast<void>(take_proposed());
+}
+
+void KernelRunner::begin_stream(const GstCaps* in, const GstCaps* out, const std::optional<std::string>& proposed) {
   input_ = frames_in(in);
   output_ = frames_in(out);
   cuda_.drop_pool();
@@ -190,7 +202,6 @@ void KernelRunner::set_caps(const GstCaps* in, const GstCaps* out) {
   const bool by_dims = out_format_.format() == GPUMAP_FORMAT_BYTES;
   tensor_id_ = tensor_id != nullptr ? tensor_id : by_dims ? "gpumap-tensor" : "gpumap-picture";
   center_ = center_frequency_of(gst_caps_get_structure(in, 0));
-  const std::optional<std::string> proposed = proposed_params();
   const std::string asked = proposed.value_or(asked_params_);
   std::optional<std::string> params;
   if (proposed || declared_.tuning) params = with_center(asked);
@@ -198,9 +209,10 @@ void KernelRunner::set_caps(const GstCaps* in, const GstCaps* out) {
   launcher_->set_stream(in_format_.layout(), out_format_.layout(), in_format_.color(), rate, scale,
                         out_format_.color_from_rgb(), params);
   asked_params_ = asked;
-  static_cast<void>(take_proposed());
-  in_caps_.reset(gst_caps_copy(in));
-  out_caps_.reset(gst_caps_copy(out));
+  if (in != in_caps_.get()) {
+    in_caps_.reset(gst_caps_copy(in));
+    out_caps_.reset(gst_caps_copy(out));
+  }
   begin();
   follow_params();
 }

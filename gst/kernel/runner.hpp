@@ -302,6 +302,7 @@ class KernelRunner {
   };
   [[nodiscard]] ResultRule result_rule() const;
   [[nodiscard]] std::optional<std::string> proposed_params() const;
+  void begin_stream(const GstCaps* in, const GstCaps* out, const std::optional<std::string>& proposed);
   void follow_params();
   [[nodiscard]] std::string with_center(const std::string& params) const;
   [[nodiscard]] bool says_center(const std::string& params) const;

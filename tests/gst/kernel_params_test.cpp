@@ -360,6 +360,25 @@ TEST_F(CropBeforeCaps, LeavesTheOneBeforeWhereItDoesNotGoWithThem) {
   EXPECT_EQ(warnings(), 2U);
 }
 
+// The same caps come again where a pad is linked anew.
+TEST_F(CropBeforeCaps, LeavesTheOneBeforeUnderTheSameCaps) {
+  const Data small = picture(61, 47, 1);
+  expect_part(run("crop=[5,6,7,8]", caps(61, 47), small), small, 61, 5, 6, 7, 8);
+  const Pad pad(gst_element_get_static_pad(pipeline_.element("kernel"), "sink"));
+  const Caps same(gst_pad_get_current_caps(pad.get()));
+  for (std::size_t refused = 1; refused <= 2; ++refused) {
+    const char* params = refused == 1 ? "crop=[100,0,0,0]" : "crop=[0,40,60,10]";
+    g_object_set(pipeline_.element("kernel"), "params", params, nullptr);
+    EXPECT_TRUE(gst_pad_send_event(pad.get(), gst_event_new_caps(same.get())));
+    EXPECT_TRUE(push(pipeline_.appsrc(), new_buffer(small)));
+    const Sample sample = pull(pipeline_.appsink());
+    ASSERT_TRUE(sample) << pipeline_.wait(1ms);
+    expect_part(sample, small, 61, 5, 6, 7, 8);
+    ASSERT_EQ(warnings(), refused);
+    EXPECT_THAT(pipeline_.warnings().back(), HasSubstr("outside the picture of "));
+  }
+}
+
 class RateBeforeCaps : public ParamsBeforeCaps {
  protected:
   explicit RateBeforeCaps(const std::string& kernel) : ParamsBeforeCaps(kernel) {}
