@@ -32,6 +32,19 @@ bool waits_for_streaming(GstEvent* event) {
   return (flags & GST_SEEK_FLAG_FLUSH) == 0;
 }
 
+/// False: what is upstream of `pad` says that it is more than 140 years away, or at no time at all. A seek by time has
+/// been checked when it was read. Frames and bytes up to `few` are near enough whatever they last.
+bool is_in_reach(GstPad* pad, GstFormat format, gint64 value) {
+  constexpr auto latest = static_cast<gint64>(140ULL * 366 * 24 * 3600 * GST_SECOND);
+  constexpr gint64 few = 1'000'000'000;
+  if (format == GST_FORMAT_TIME || value <= few) return true;
+  const Ptr<GstQuery> convert(gst_query_new_convert(format, value, GST_FORMAT_TIME));
+  if (peer_query(pad, convert.get()) != PeerAnswer::yes) return true;
+  gint64 time = 0;
+  gst_query_parse_convert(convert.get(), nullptr, nullptr, nullptr, &time);
+  return time >= 0 && time <= latest;
+}
+
 }  // namespace
 
 GType upstream_events_type() {
@@ -108,6 +121,9 @@ bool UpstreamRequests::may_seek(GstEvent* seek) const {
   gst_event_parse_seek(seek, &rate, &format, nullptr, &types[0], &wanted[0], &types[1], &wanted[1]);
   if (types[0] == GST_SEEK_TYPE_NONE && types[1] == GST_SEEK_TYPE_NONE && rate > 0) return true;
   GstPad* const pad = GST_BASE_SINK_PAD(sink_);
+  for (const int at : {0, 1}) {
+    if (types[at] == GST_SEEK_TYPE_SET && !is_in_reach(pad, format, wanted[at])) return false;
+  }
   gint64 duration = -1;
   const Ptr<GstQuery> length(gst_query_new_duration(format));
   if (peer_query(pad, length.get()) == PeerAnswer::yes) gst_query_parse_duration(length.get(), nullptr, &duration);

@@ -83,6 +83,12 @@ bool is_playable_rate(gdouble rate) {
   return std::abs(rate) >= slowest && std::abs(rate) <= fastest;
 }
 
+/// A live source waits for the time that it is to begin at. For more than 292 years GStreamer's clock cannot be asked.
+bool is_place(GstFormat format, GstSeekType type, gint64 value) {
+  constexpr auto latest = static_cast<gint64>(140ULL * 366 * 24 * 3600 * GST_SECOND);
+  return format != GST_FORMAT_TIME || type != GST_SEEK_TYPE_SET || value <= latest;
+}
+
 /// Whether gst_event_new_seek() and gst_segment_do_seek() would take it, and elements that ask for a duration in its
 /// format.
 bool is_sane_seek(GstEvent* event) {
@@ -95,6 +101,7 @@ bool is_sane_seek(GstEvent* event) {
   gint64 stop = 0;
   gst_event_parse_seek(event, &rate, &format, &flags, &start_type, &start, &stop_type, &stop);
   if (!is_playable_rate(rate) || !is_format(format)) return false;
+  if (!is_place(format, start_type, start) || !is_place(format, stop_type, stop)) return false;
   const bool moves = start_type != GST_SEEK_TYPE_NONE || stop_type != GST_SEEK_TYPE_NONE;
   const bool flushes = (flags & GST_SEEK_FLAG_FLUSH) != 0;
   if ((flags & GST_SEEK_FLAG_INSTANT_RATE_CHANGE) != 0 && (moves || flushes)) return false;

@@ -285,6 +285,10 @@ TEST(LinkText, OfSeeksAndQosThatCannotBeIsNone) {
   EXPECT_TRUE(seek("end", "7", "-9"));
   EXPECT_TRUE(seek("set", least, "-2"));
   EXPECT_FALSE(seek("set", "7", "6"));
+  // A live source would wait for it, and no stop would end that.
+  EXPECT_TRUE(seek("none", "4000000000000000000", "-1"));
+  EXPECT_FALSE(seek("none", "9000000000000000000", "-1"));
+  EXPECT_FALSE(seek("set", "7", "9000000000000000000"));
   EXPECT_FALSE(seek("set", "7", least));
   EXPECT_FALSE(seek("none", "7", "-1", "instant-rate-change"));
   EXPECT_FALSE(is_read(GST_EVENT_SEEK, "x, format=(GstFormat)undefined;"));

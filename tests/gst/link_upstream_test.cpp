@@ -316,6 +316,11 @@ TEST_F(LinkUpstream, ASeekToNowhereIsRefused) {
   EXPECT_TRUE(eventually([&] { return sends(1, GST_FORMAT_TIME, set, 5 * second, none, 0); })) << "before it";
   EXPECT_TRUE(eventually([&] { return sends(-1, GST_FORMAT_TIME, set, 0, set, 3 * second); }));
   EXPECT_TRUE(eventually([&] { return sends(1, GST_FORMAT_TIME, set, 50 * second, set, -1); })) << "with another stop";
+  // A live source waits for it, and no stop ends that any more.
+  constexpr gint64 never = std::numeric_limits<gint64>::max() - second;
+  EXPECT_FALSE(sends(1, GST_FORMAT_TIME, set, never, set, -1));
+  EXPECT_FALSE(sends(1, GST_FORMAT_DEFAULT, set, never, set, -1)) << "frames of 10 ms";
+  EXPECT_FALSE(sends(1e-300, GST_FORMAT_TIME, set, 0, set, -1)) << "the second frame is never due";
 }
 
 TEST_F(LinkUpstream, ASeekFromTheEndStaysWithin) {
