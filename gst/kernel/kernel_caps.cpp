@@ -148,8 +148,8 @@ Values variables_of(const ParameterValues& params) {
   return {params.begin(), params.end()};
 }
 
-/// What the output is for an input as `in`; null where an expression has no value for it.
-GstStructure* output_structure(const Output& output, const ParameterValues& params, const GstStructure* in) {
+/// What is known for an input as `in`.
+Values known_of(const GstStructure* in, const ParameterValues& params) {
   Values known;
   for (const char* name : variable_names) {
     gint value = 0;
@@ -157,9 +157,14 @@ GstStructure* output_structure(const Output& output, const ParameterValues& para
   }
   const Values of_params = variables_of(params);
   known.insert(known.end(), of_params.begin(), of_params.end());
+  return known;
+}
+
+/// What the output is for an input as `in`; null where an expression has no value for it.
+GstStructure* output_structure(const Output& output, const ParameterValues& params, const GstStructure* in) {
   Made made;
   try {
-    made = parsed(output, known);
+    made = parsed(output, known_of(in, params));
   } catch (const Error&) {
     return nullptr;
   }
@@ -360,6 +365,20 @@ GstCaps* transform_declared_caps(const DeclaredCaps& declared, const std::string
     }
   }
   return gst_caps_is_any(taken.get()) ? taken.release() : in_either_memory(taken.get());
+}
+
+std::string output_problem(const DeclaredCaps& declared, const std::string& params, const GstCaps* in) {
+  if (declared.output.empty() || gst_caps_is_any(in)) return {};
+  const Output output(declared.output);
+  const ParameterValues values = values_of(declared, params);
+  for (guint i = 0; i < gst_caps_get_size(in); ++i) {
+    try {
+      static_cast<void>(parsed(output, known_of(gst_caps_get_structure(in, i), values)));
+    } catch (const Error& error) {
+      return fmt::format("output caps \"{}\": {}", declared.output, error.what());
+    }
+  }
+  return {};
 }
 
 namespace {

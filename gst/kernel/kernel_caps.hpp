@@ -63,6 +63,9 @@ struct Tuning {
 [[nodiscard]] GstCaps* transform_declared_caps(const DeclaredCaps& declared, const std::string& params,
                                                GstPadDirection direction, const GstCaps* caps);
 
+/// Why the line `output` has no value for an input as `in`, a number below zero for one; empty: it has one.
+[[nodiscard]] std::string output_problem(const DeclaredCaps& declared, const std::string& params, const GstCaps* in);
+
 /// The caps (transfer full) that a kernel which declares this, with the element's property `params`, gives for `caps`
 /// on its other side, in order of preference. Each comes as memory:GPUMap and as system memory.
 [[nodiscard]] GstCaps* transform_kernel_caps(const DeclaredCaps& declared, const std::string& params,

@@ -149,6 +149,14 @@ void ask_no_tensors(GstQuery* query, const DeclaredCaps& declared) {
   gst_caps_unref(answer);
 }
 
+/// What it makes nothing of is welcome, too: it is refused when it comes, for then the reason can be told.
+gboolean accept_caps(GstBaseTransform* trans, GstPadDirection direction, GstCaps* caps) {
+  if (kernel_parent_class()->accept_caps(trans, direction, caps) != 0) return TRUE;
+  const auto runner = runner_of(trans);
+  if (direction != GST_PAD_SINK || !runner) return FALSE;
+  return static_cast<gboolean>(!output_problem(runner->declared(), runner->params_for_caps(), caps).empty());
+}
+
 /// Before the start, while a pipeline is built: a refused link could not say why, which the start and the first caps
 /// can.
 void answer_anything(GstQuery* query) {
@@ -189,6 +197,7 @@ gboolean query(GstBaseTransform* trans, GstPadDirection direction, GstQuery* que
 void install_kernel_negotiation(GstBaseTransformClass* klass) {
   klass->transform_caps = transform_caps;
   klass->fixate_caps = fixate_caps;
+  klass->accept_caps = accept_caps;
   klass->set_caps = set_caps;
   klass->propose_allocation = propose_allocation;
   klass->query = query;
@@ -233,6 +242,14 @@ void correct_caps(GstBaseTransform* kernel, GstQuery* query) {
     return;
   }
   if (!gst_caps_is_empty(answer)) return;
+  const auto runner = runner_of(kernel);
+  if (runner && !output_problem(runner->declared(), runner->params_for_caps(), filter).empty()) {
+    // As accept_caps().
+    const Ptr<GstCaps> plain(from_either_memory(filter));
+    const Ptr<GstCaps> admitted(in_either_memory(plain.get()));
+    gst_query_set_caps_result(query, admitted.get());
+    return;
+  }
   const Ptr<GstCaps> takes = cuda_downstream(kernel);
   if (!takes) return;
   // Towards the input memory features do not count: what is to come out says only which picture.
@@ -242,8 +259,14 @@ void correct_caps(GstBaseTransform* kernel, GstQuery* query) {
 }
 
 void post_refusal(GstBaseTransform* kernel, const KernelRunner& runner, const GstCaps* caps) {
-  if (!cuda_downstream(kernel)) return;
   const Ptr<gchar> text(gst_caps_to_string(caps));
+  if (const std::string problem = output_problem(runner.declared(), runner.params_for_caps(), caps); !problem.empty()) {
+    const std::string refusal = fmt::format("kernel {} makes nothing of {}: {}: change that line, or what comes in",
+                                            runner.name(), text.get(), problem);
+    GST_ELEMENT_ERROR(kernel, STREAM, FORMAT, ("%s", message_of(refusal).c_str()), (nullptr));
+    return;
+  }
+  if (!cuda_downstream(kernel)) return;
   const std::string refusal = cuda_refusal_text(runner.cuda_obstacle(), text.get());
   GST_ELEMENT_ERROR(kernel, STREAM, FORMAT, ("%s", message_of(refusal).c_str()), (nullptr));
 }

@@ -144,6 +144,24 @@ TEST(OwnKernel, ErrorsNameWhatIsWrong) {
 }
 
 // A kernel that keeps to the contract would write behind what is allocated.
+// The kernel does, and not the element before it, which only knows that its caps are not taken.
+TEST(OwnKernel, TellsWhyItMakesNothingOfAnInput) {
+  const ShaderFile file(gray(halved, input_pixel));
+  for (const char* before : {"gpumapupload", "gpumapsink sync=false $CHANNEL gpumapsrc $CHANNEL"}) {
+    for (const auto& [width, why] :
+         {std::pair{"{width-66}", "the result is below zero"}, {"{width/(height-43)}", "division by zero"}}) {
+      SCOPED_TRACE(before);
+      Pipeline pipeline(on_new_channel(std::string("videotestsrc ! video/x-raw,format=GRAY8,width=65,height=43 ! ") +
+                                       before + " ! gpumapkernel name=kernel location=" + file.path() +
+                                       " declare=\"output video/x-raw,format=GRAY8,height=2,width=" + width +
+                                       "\" ! fakesink"));
+      EXPECT_THAT(pipeline.run(),
+                  testing::AllOf(HasSubstr(file.path()), HasSubstr("width=(int)65"), HasSubstr(width), HasSubstr(why)));
+      EXPECT_EQ(pipeline.culprit(), "kernel");
+    }
+  }
+}
+
 TEST(OwnKernel, OutputsHaveRoomForTheirPicture) {
   const ShaderFile pixels(gray("", "1u"));
   const std::string at = "location=" + pixels.path();
