@@ -185,6 +185,8 @@ GstCaps* transform_converted_caps(const DeclaredCaps& declared, const std::strin
     append_converted(all, structure, stored.c_str(), to_output, crop);
   }));
   if (!to_output) made = only_declared(declared, std::move(made));
+  // Several inputs give the same outputs: once, or each kernel of a row would multiply them.
+  made.reset(gst_caps_merge(gst_caps_new_empty(), made.release()));
   return in_either_memory(made.get());
 }
 

@@ -471,7 +471,12 @@ namespace {
 
 /// Tensors that go with the frames apart.
 GstCaps* transform_frame_caps(const DeclaredCaps& declared, const std::string& params, GstPadDirection direction,
-                              GstCaps* caps) {
+                              GstCaps* of_memories) {
+  // What comes in several memories counts once: else each kernel of a row would multiply it.
+  const Ptr<GstCaps> once(gst_caps_is_any(of_memories)
+                              ? gst_caps_ref(of_memories)
+                              : gst_caps_merge(gst_caps_new_empty(), with_feature(of_memories, false)));
+  GstCaps* const caps = once.get();
   if (declared.converted) return transform_converted_caps(declared, params, direction, caps);
   if (!declared.empty()) return transform_declared_caps(declared, params, direction, caps);
   if (gst_caps_is_any(caps)) return gst_caps_ref(caps);

@@ -296,6 +296,29 @@ TEST(DeclaredCaps, AnOutputHasOneKind) {
   }
 }
 
+// Each kernel of a row asks the next one: were what comes of several inputs, or in several memories, there as often,
+// the third one would take a minute.
+TEST(DeclaredCaps, DoNotGrowFromKernelToKernel) {
+  const DeclaredCaps kernels[] = {caps_of(declaration_of(*find_builtin("convert")), true),
+                                  {},
+                                  declared("// gpumap: output video/x-raw,width={width/2},height={height/2}\n")};
+  for (const DeclaredCaps& kernel : kernels) {
+    for (const GstPadDirection direction : {GST_PAD_SINK, GST_PAD_SRC}) {
+      for (const char* of : {"video/x-raw", "video/x-raw,format=NV12,width=40,height=12,framerate=30/1"}) {
+        Caps caps = new_caps(of);
+        for (int row = 1; row <= 5; ++row) {
+          caps.reset(transform_kernel_caps(kernel, "", direction, caps.get()));
+          ASSERT_LE(gst_caps_get_size(caps.get()), 40U) << of << ", kernel " << row;
+        }
+        EXPECT_FALSE(gst_caps_is_empty(caps.get())) << of;
+      }
+    }
+  }
+  std::string row = "videotestsrc num-buffers=2 ! video/x-raw,format=NV12,width=41,height=13 ! gpumapupload ! ";
+  for (int i = 0; i < 6; ++i) row += "gpumapkernel kernel=convert ! ";
+  EXPECT_EQ(Pipeline(row + "fakesink").run(), "eos");
+}
+
 TEST(DeclaredCaps, AKernelMayTakeNoParameters) {
   const KernelFile none("// gpumap: params none\nvoid main() {}\n"), any("void main() {}\n");
   EXPECT_THAT(start_error("params=gain=1 location=" + none.path()), HasSubstr("no parameter 'gain': it takes none"));
