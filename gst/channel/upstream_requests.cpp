@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: MIT
 #include "gst/channel/upstream_requests.hpp"
 
+#include <fmt/format.h>
 #include <gst/base/gstbasesink.h>
 
 #include <algorithm>
 #include <utility>
 
+#include "gpumap/error.hpp"
 #include "gpumap/thread_schedule.hpp"
 #include "gst/channel/ends.hpp"
 #include "gst/channel/upstream_text.hpp"
+#include "gst/gst_error.hpp"
 #include "gst/ptr.hpp"
 
 GST_DEBUG_CATEGORY_EXTERN(gpumap_sink_debug);
@@ -84,7 +87,11 @@ UpstreamRequests::~UpstreamRequests() {
 bool UpstreamRequests::take(LinkQuestion& question) {
   {
     const std::lock_guard lock(mutex_);
-    if (questions_.size() >= (question.number == 0 ? max_told : max_asked)) return false;
+    if (questions_.size() >= (question.number == 0 ? max_told : max_asked)) {
+      // Of a question that is left out its client is told. QoS events are many, and the next one says the same.
+      has_left_out_ = has_left_out_ || (question.number == 0 && !says_qos(question.text));
+      return false;
+    }
     questions_.push_back(std::move(question));
   }
   changed_.notify_all();
@@ -101,7 +108,22 @@ void UpstreamRequests::run() {
     lock.unlock();
     handle(question);
     lock.lock();
+    if (!has_left_out_ || std::exchange(told_left_out_, true)) continue;
+    lock.unlock();
+    tell_of_left_out();
+    lock.lock();
   }
+}
+
+/// In this thread, which upstream kept busy: now it is free again.
+void UpstreamRequests::tell_of_left_out() {
+  post_warning(sink_,
+               FiguredError(Error(ErrorCode::busy,
+                                  fmt::format("events that clients of gpumapsink sent upstream are left out, for "
+                                              "{} of them waited while upstream was busy with one",
+                                              max_told),
+                                  "see what takes a seek or another event so long, or let clients send fewer"),
+                            {{"waiting-events", std::uint64_t{max_told}}}));
 }
 
 bool UpstreamRequests::may_send(const LinkServer& server, const LinkQuestion& question) const {

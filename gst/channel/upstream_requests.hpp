@@ -52,6 +52,7 @@ class UpstreamRequests {
   };
   void run();
   void handle(const LinkQuestion& question);
+  void tell_of_left_out();
   void answer(const LinkQuestion& question, const LinkText& text);
   [[nodiscard]] static bool send(GstElement* sink, Channel& channel, GstEvent* event);
   [[nodiscard]] bool leave_to_other_thread(const LinkQuestion& question, GstEvent* seek);
@@ -66,7 +67,9 @@ class UpstreamRequests {
   std::condition_variable changed_;
   std::deque<LinkQuestion> questions_;
   bool stopping_ = false;
-  std::map<pid_t, NewNames> names_;  ///< of each process; used by the thread alone
+  bool has_left_out_ = false;        ///< an event, for want of room; under mutex_
+  bool told_left_out_ = false;       ///< used by the thread alone, as:
+  std::map<pid_t, NewNames> names_;  ///< of each process
   /// Another seek is refused while one waits, so that one client cannot pile them up.
   const std::shared_ptr<WaitingSeek> waiting_seek_;
   std::thread thread_;

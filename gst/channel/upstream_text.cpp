@@ -224,6 +224,12 @@ bool says_event(std::span<const std::byte> text) {
   return !text.empty() && text.front() == static_cast<std::byte>(Kind::event);
 }
 
+bool says_qos(std::span<const std::byte> text) {
+  ByteReader reader(text);
+  const auto kind = reader.take<Kind>();
+  return reader.take<std::uint32_t>() == static_cast<std::uint32_t>(GST_EVENT_QOS) && kind == Kind::event;
+}
+
 UpstreamAsked asked_of(std::span<const std::byte> text, NewNames& names) {
   Read asked;
   if (!read(text, asked, names)) return {};

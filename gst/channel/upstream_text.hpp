@@ -25,6 +25,8 @@ struct UpstreamAsked {
   GstQuery* query = nullptr;  ///< transfer full
 };
 [[nodiscard]] UpstreamAsked asked_of(std::span<const std::byte> text, NewNames& names);
+/// Whether the text is a QoS event, without a check of its content.
+[[nodiscard]] bool says_qos(std::span<const std::byte> text);
 /// Whether the text is an event, without a check of its content.
 [[nodiscard]] bool says_event(std::span<const std::byte> text);
 

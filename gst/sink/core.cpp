@@ -246,6 +246,10 @@ void SinkCore::tell_if_alone(const std::string& why) {
   if (!session || !session->settings.socket_path.empty()) return;
   const Ptr<GstElement> src(session->channel->src());
   const Ptr<GstElement> sink(session->channel->sink());
+  // One may be on its way: a kernel behind it, which is compiled, starts before it.
+  const Ptr<GstPad> pad(session->channel->src_pad());
+  const Ptr<GstElement> announced(pad ? gst_pad_get_parent_element(pad.get()) : nullptr);
+  if (announced && is_changing_state(announced.get())) return;
   if (src || !sink || lonely_told_.exchange(true)) return;
   const std::string& channel = session->channel->name();
   post_warning(sink.get(),

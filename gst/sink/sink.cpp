@@ -542,10 +542,14 @@ GstStateChangeReturn change_state(GstElement* element, GstStateChange transition
   SinkState& state = state_of(element);
   // As GStreamer refuses it to a streaming thread.
   if (transition == GST_STATE_CHANGE_PAUSED_TO_READY && state.outlet && state.outlet->runs_here()) {
-    GST_ERROR_OBJECT(
-        element,
-        "a handler of a message, signal or seek stops gpumapsink in a thread of the link, which would wait for itself: "
-        "stop it in another thread, as by gst_element_call_async()");
+    // Once: the handler of this message may try again.
+    if (!state.refusal_told.exchange(true)) {
+      gpumap::gst::post_warning(
+          element, gpumap::Error(gpumap::ErrorCode::busy,
+                                 "gpumapsink goes on: a handler of a message, signal or seek stops it in a thread of "
+                                 "the link, which would wait for itself",
+                                 "stop it in another thread, as by gst_element_call_async()"));
+    }
     return GST_STATE_CHANGE_FAILURE;
   }
   try {
@@ -557,6 +561,7 @@ GstStateChangeReturn change_state(GstElement* element, GstStateChange transition
         state.frames.preroll().restart();
         state.frames.begin();
         state.summary_told = false;
+        state.refusal_told = false;
         start(element, state);
         if (gpumap::gst::joins_playing(element)) watch_for_frame(element, state);
         watch_for_src(element, state);

@@ -36,7 +36,8 @@ struct SinkState {
   std::atomic<GThread*> reviver{nullptr};  ///< who is within a flush of this element's own
   std::atomic<int> flushes{0};             ///< that begin: threads within a FLUSH_START
   std::atomic<guint> clients{0};
-  std::atomic<bool> summary_told{false};  ///< since the start
+  std::atomic<bool> summary_told{false};  ///< since the start, as:
+  std::atomic<bool> refusal_told{false};  ///< of a stop in a thread of the link
   Alarm no_src;                           ///< no gpumapsrc has come
   Alarm no_frame;                         ///< it was added to a pipeline that plays, and has had no frame for long
   std::unique_ptr<Outlet> outlet;         ///< with socket-path, from PAUSED on

@@ -32,6 +32,7 @@
 
 #include <fmt/format.h>
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <vector>
@@ -61,6 +62,7 @@ struct SrcState {
   SrcStream stream;
   gpumap::gst::Alarm no_sink;                 ///< no gpumapsink has come
   std::unique_ptr<gpumap::gst::Inlet> inlet;  ///< with socket-path, from PAUSED on
+  std::atomic<bool> refusal_told{false};      ///< of a stop in the link's thread, since the start
 };
 
 struct GstGpumapSrc {
@@ -205,6 +207,7 @@ GstStateChangeReturn change_state(GstElement* element, GstStateChange transition
   }
   if (transition == GST_STATE_CHANGE_NULL_TO_READY) state.stream.announce(settings.channel);
   if (transition == GST_STATE_CHANGE_READY_TO_PAUSED) {
+    state.refusal_told = false;
     try {
       start(element, state, settings);
     } catch (const std::exception& error) {
@@ -217,9 +220,15 @@ GstStateChangeReturn change_state(GstElement* element, GstStateChange transition
 
   // As GStreamer refuses it to a streaming thread.
   if (transition == GST_STATE_CHANGE_PAUSED_TO_READY && state.inlet && state.inlet->runs_here()) {
-    GST_ERROR_OBJECT(element,
-                     "a handler of a message stops gpumapsrc in the link's thread, which would wait for itself: "
-                     "stop it in another thread, as by gst_element_call_async()");
+    // Once: the handler of this message may try again.
+    if (!state.refusal_told.exchange(true)) {
+      gpumap::gst::post_warning(
+          element,
+          gpumap::Error(
+              gpumap::ErrorCode::busy,
+              "gpumapsrc goes on: a handler of a message stops it in the link's thread, which would wait for itself",
+              "stop it in another thread, as by gst_element_call_async()"));
+    }
     return GST_STATE_CHANGE_FAILURE;
   }
   const GstStateChangeReturn result = GST_ELEMENT_CLASS(gst_gpumap_src_parent_class)->change_state(element, transition);

@@ -329,11 +329,26 @@ TEST_F(LinkSides, AHandlerThatStopsThePipelineInTheThreadOfTheLinkIsRefused) {
   start(*producer);
   push_frame(*producer, 0);
   Pipeline consumer(to_appsink("on-lost=error"));
-  expect_no_stop_at_error(consumer);
+  struct Refusals {
+    GstElement* pipeline;
+    std::atomic<int> told{0};  ///< in a warning
+  } refusals{.pipeline = consumer.get()};
+  const Ptr<GstBus> bus(gst_element_get_bus(consumer.get()));
+  gst_bus_set_sync_handler(
+      bus.get(),
+      [](GstBus*, GstMessage* message, gpointer user) {
+        auto& refused = *static_cast<Refusals*>(user);
+        if (GST_MESSAGE_TYPE(message) == GST_MESSAGE_WARNING) ++refused.told;
+        if (GST_MESSAGE_TYPE(message) != GST_MESSAGE_ERROR) return GST_BUS_PASS;
+        EXPECT_EQ(gst_element_set_state(refused.pipeline, GST_STATE_NULL), GST_STATE_CHANGE_FAILURE);
+        return GST_BUS_PASS;
+      },
+      &refusals, nullptr);
   start(consumer);
   ASSERT_TRUE(eventually([&] { return clients(*producer) == 1; }));
   producer.reset();
   EXPECT_THAT(consumer.wait(), HasSubstr("went without EOS"));
+  EXPECT_EQ(refusals.told, 1);
   consumer.stop();
 }
 

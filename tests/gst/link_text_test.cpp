@@ -264,6 +264,8 @@ TEST(LinkText, OfSeeksAndQosThatCannotBeIsNone) {
   EXPECT_TRUE(qos("proportion=(double)0.5, diff=(gint64)-3, timestamp=(guint64)3"));
   for (const char* const lie : {"-1", "nan", "inf"}) EXPECT_FALSE(qos(std::string("proportion=(double)") + lie)) << lie;
   EXPECT_FALSE(qos("timestamp=(guint64)18446744073709551615"));
+  EXPECT_TRUE(says_qos(written(GST_EVENT_QOS, "x, n=(int)1;")));
+  EXPECT_FALSE(says_qos(written(GST_EVENT_SEEK, "x, n=(int)1;")));
   EXPECT_FALSE(qos("diff=(gint64)-9223372036854775808, timestamp=(guint64)2"));
   for (const char* const rate : {"0.001", "-0.001", "1000"}) {
     EXPECT_TRUE(is_read(GST_EVENT_SEEK, std::string("x, rate=(double)") + rate + ";")) << rate;

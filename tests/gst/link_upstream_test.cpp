@@ -633,15 +633,33 @@ TEST_F(LinkUpstream, AFullQueueTakesNoMore) {
   LinkQuestion first = question(1);
   ASSERT_TRUE(requests.take(first));
   ASSERT_TRUE(eventually([&] { return peer.asked.load(); }));
+  // What is left out of events, of which no client hears, is told once.
+  const LinkText reconfigure = text_of_upstream(Ptr<GstEvent>(gst_event_new_reconfigure()).get());
+  const auto event = [&reconfigure] {
+    return LinkQuestion{.who = {}, .server = 1, .number = 0, .text = {reconfigure.begin(), reconfigure.end()}};
+  };
+  int events = 0;
+  for (LinkQuestion told = event(); events < 1'000 && requests.take(told); ++events) told = event();
+  EXPECT_EQ(events, 256);
   int taken = 0;
   LinkQuestion next = question(2);
   for (; taken < 100'000 && requests.take(next); ++taken) next = question(2);
-  EXPECT_EQ(taken, 4096);
+  EXPECT_EQ(taken + events, 4096);
   EXPECT_EQ(next.text.size(), text.size()) << "who is refused keeps it, to be answered";
   peer.open = true;
-  EXPECT_TRUE(eventually([&] { return peer.answered == 4097; }));
+  EXPECT_TRUE(eventually([&] { return peer.answered == taken + 1; }));
   EXPECT_TRUE(requests.take(next)) << "there is room again";
-  EXPECT_TRUE(eventually([&] { return peer.answered == 4098; }));
+  EXPECT_TRUE(eventually([&] { return peer.answered == taken + 2; }));
+  const Ptr<GstBus> bus(gst_element_get_bus(elements.get()));
+  const Ptr<GstMessage> told(gst_bus_pop_filtered(bus.get(), GST_MESSAGE_WARNING));
+  ASSERT_TRUE(told);
+  GError* warning = nullptr;
+  gst_message_parse_warning(told.get(), &warning, nullptr);
+  EXPECT_NE(std::string(warning->message).find("events that clients of gpumapsink sent upstream are left out"),
+            std::string::npos)
+      << warning->message;
+  g_error_free(warning);
+  EXPECT_FALSE(Ptr<GstMessage>(gst_bus_pop_filtered(bus.get(), GST_MESSAGE_WARNING)));
   gst_pad_set_active(pad.get(), FALSE);
   gst_pad_unlink(pad.get(), entry.get());
 }

@@ -13,6 +13,7 @@
 #include <fstream>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "link_sides.hpp"
@@ -114,6 +115,41 @@ TEST(Telling, TwoChannelsInOnePipeline) {
   ASSERT_TRUE(gst_element_send_event(pipeline.get(), gst_event_new_eos()));
   EXPECT_EQ(pipeline.wait(), "eos");
   EXPECT_LT(pipeline.stop(), at_once);
+}
+
+// What follows a gpumapsrc starts before it, and may take long, as a kernel that is compiled.
+TEST(Telling, OfAGpumapsrcThatIsOnItsWayNothing) {
+  const std::string channel = "channel=" + new_channel();
+  Pipeline consumer("gpumapsrc " + channel + " ! queue name=slow ! fakesink async=false");
+  struct Start {
+    GstElement* slow;
+    std::atomic<bool> waits{false}, goes_on{false};
+  } slow{.slow = consumer.element("slow")};
+  const Ptr<GstBus> bus(gst_element_get_bus(consumer.get()));
+  gst_bus_set_sync_handler(
+      bus.get(),
+      [](GstBus*, GstMessage* message, gpointer user) {
+        auto& start = *static_cast<Start*>(user);
+        GstState now{};
+        if (GST_MESSAGE_SRC(message) != GST_OBJECT(start.slow)) return GST_BUS_PASS;
+        if (GST_MESSAGE_TYPE(message) != GST_MESSAGE_STATE_CHANGED) return GST_BUS_PASS;
+        gst_message_parse_state_changed(message, nullptr, &now, nullptr);
+        if (now != GST_STATE_PAUSED || start.waits.exchange(true)) return GST_BUS_PASS;
+        EXPECT_TRUE(eventually([&] { return start.goes_on.load(); }));
+        return GST_BUS_PASS;
+      },
+      &slow, nullptr);
+  std::thread starts([&] { EXPECT_NE(consumer.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE); });
+  EXPECT_TRUE(eventually([&] { return slow.waits.load(); }));
+  Pipeline producer(std::string(source) + "gpumapsink " + channel);
+  ASSERT_NE(producer.set_state(GST_STATE_PAUSED), GST_STATE_CHANGE_FAILURE);
+  const Ptr<GstBus> told(gst_element_get_bus(producer.get()));
+  constexpr GstClockTime longer_than_it_waits = 4 * GST_SECOND;
+  const Message warning(gst_bus_timed_pop_filtered(told.get(), longer_than_it_waits, GST_MESSAGE_WARNING));
+  EXPECT_FALSE(warning) << parse(warning.get()).text;
+  slow.goes_on = true;
+  starts.join();
+  gst_bus_set_sync_handler(bus.get(), nullptr, nullptr, nullptr);
 }
 
 // The source's thread waits for a slot, and the source for its thread before it takes EOS.
