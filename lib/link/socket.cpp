@@ -143,6 +143,12 @@ void clear_place(const Spot& spot) {
   const UniqueFd probe = connect_to(spot.path);
   // A full queue belongs to a server, too. Other errors do not tell whether the file may be removed.
   const bool refused = !probe && (errno == ECONNREFUSED || errno == ENOENT);
+  if (!probe && errno == EACCES) {
+    throw Error(ErrorCode::open_write,
+                fmt::format("{} is a socket of user {}, to which user {} has no right", printable(spot.path),
+                            found.st_uid, geteuid()),
+                "have that user remove it, or choose another socket-path");
+  }
   if (!refused) {
     const bool queue_is_full = !probe && errno == EAGAIN;
     const pid_t pid = probe ? peer_of(probe.get()).pid : 0;
@@ -154,7 +160,14 @@ void clear_place(const Spot& spot) {
                   fmt::format("{} is served by {}: end it, or choose another socket-path", printable(spot.path), who));
     }
   }
-  if (unlinkat(spot.folder.get(), spot.name.c_str(), 0) != 0 && errno != ENOENT) fail("cannot remove", spot.path);
+  if (unlinkat(spot.folder.get(), spot.name.c_str(), 0) == 0 || errno == ENOENT) return;
+  if (errno == EPERM && found.st_uid != geteuid()) {
+    throw Error(
+        ErrorCode::open_write,
+        fmt::format("cannot remove {}, which a process of user {} has left there", printable(spot.path), found.st_uid),
+        "have that user remove it, or choose another socket-path");
+  }
+  fail("cannot remove", spot.path);
 }
 
 /// The file that bind() made has the mode of the socket without the bits of the process's umask. Its path is not looked

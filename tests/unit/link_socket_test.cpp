@@ -159,6 +159,26 @@ std::string serve_as_nobody(const std::string& path) {
   return said;
 }
 
+// Who cannot remove another user's file is told whose it is, and not that the folder cannot be written to, or that a
+// process which may be dead serves it.
+TEST_F(LinkSocket, WhatAnotherUserLeftIsSaidToBeThatUsers) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs a second user, which only root can become";
+  ASSERT_EQ(chmod(folder.path().c_str(), 01777), 0);
+  for (const mode_t mode : {0600, 0666}) {
+    const pid_t child = fork();
+    if (child == 0) {
+      const Listener left(path, mode);
+      _exit(0);
+    }
+    ASSERT_EQ(waitpid(child, nullptr, 0), child);
+    ASSERT_TRUE(std::filesystem::exists(path));
+    const std::string said = serve_as_nobody(path);
+    EXPECT_NE(said.find("user 0"), std::string::npos) << said;
+    EXPECT_NE(said.find("have that user remove it"), std::string::npos) << said;
+    ASSERT_EQ(unlink(path.c_str()), 0);
+  }
+}
+
 // Killed at any moment of its start, in a folder where other users cannot remove its files.
 TEST_F(LinkSocket, AKilledProcessOfRootKeepsNobodyOut) {
   if (geteuid() != 0) GTEST_SKIP() << "needs a second user, which only root can become";
