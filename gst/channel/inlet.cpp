@@ -39,7 +39,6 @@ namespace {
 /// A producer that is suspended or dying must not stop the caller. A seek may have to open a file again.
 constexpr auto patience_for_query = 500ms;
 constexpr auto patience_for_seek = 5s;
-constexpr std::chrono::nanoseconds patience_for_successor = 5s;
 constexpr auto second_look = 50ms;
 /// A server that starts makes its socket, and gives others access, in less time.
 constexpr std::chrono::nanoseconds patience_for_server = 2s;
@@ -171,7 +170,7 @@ class Inlet::Far final : public FarSink {
   [[nodiscard]] std::uint64_t nudges() const noexcept override { return nudges_; }
   bool bring(const Ring& ring, std::uint64_t nudges, Deadline deadline) override {
     std::unique_lock lock(turn_);
-    if (follows_ == nullptr || follows_->ring().get() != &ring) return false;
+    if (follows_ == nullptr || ring_ != &ring) return false;
     if (taker_ == Taker::inlet || handed_) {
       wanted_ = true;
       if (taker_ == Taker::inlet) follows_->interrupt();
@@ -192,8 +191,7 @@ class Inlet::Far final : public FarSink {
     ++turns_;
     away_ = false;
     failure_ = failure;
-    has_message_ = next == LinkNext::message;
-    handed_ = has_message_ || next == LinkNext::closed;
+    if (next == LinkNext::message || next == LinkNext::ring || next == LinkNext::closed) handed_ = next;
     if (handed_ || ends_) turned_.notify_all();
     return true;
   }
@@ -204,19 +202,25 @@ class Inlet::Far final : public FarSink {
     inlet_ = &inlet;
     follows_ = &consumer;
     taker_ = Taker::inlet;
-    handed_ = has_message_ = wanted_ = false;
+    handed_.reset();
+    wanted_ = false;
     away_ = true;
   }
-  /// Gives the inlet's turn away until it is the inlet's again, `limit` at most. True: it is; `has_message`: the src
-  /// has left a message. Rethrows what the src met.
-  [[nodiscard]] bool await_turn(Clock::duration limit, bool& has_message) {
+  /// The ring that consumer's frames go through from here on; null: there is none.
+  void follow(Ring* ring) {
+    const std::lock_guard lock(turn_);
+    ring_ = ring;
+  }
+  /// Gives the inlet's turn away until it is the inlet's again, `limit` at most. True: it is; `left`: what the src took
+  /// and left to the inlet, if it did. Rethrows what the src met.
+  [[nodiscard]] bool await_turn(Clock::duration limit, std::optional<LinkNext>& left) {
     constexpr auto absence = 10ms;
     std::unique_lock lock(turn_);
     if (taker_ == Taker::inlet) {
       taker_ = Taker::nobody;
       if (std::exchange(wanted_, false)) {
         away_ = false;
-        follows_->ring()->nudge_consumer();
+        if (ring_ != nullptr) ring_->nudge_consumer();
       }
     }
     const Deadline end = Clock::now() + limit;
@@ -229,8 +233,8 @@ class Inlet::Far final : public FarSink {
       away_ = taker_ == Taker::nobody && turns_ == turns;
     }
     taker_ = Taker::inlet;
-    handed_ = false;
-    has_message = std::exchange(has_message_, false);
+    left = std::exchange(handed_, std::nullopt);
+    if (left == LinkNext::closed) left.reset();  // it is looked at here
     if (const auto failure = std::exchange(failure_, nullptr)) std::rethrow_exception(failure);
     return true;
   }
@@ -245,6 +249,7 @@ class Inlet::Far final : public FarSink {
     }
     ends_ = false;
     follows_ = nullptr;
+    ring_ = nullptr;
     taker_ = Taker::nobody;
   }
   /// The inlet stops: await_turn() returns.
@@ -292,9 +297,9 @@ class Inlet::Far final : public FarSink {
   Taker taker_ = Taker::nobody;
   Inlet* inlet_ = nullptr;
   LinkConsumer* follows_ = nullptr;  ///< null: there is nothing to take from
-  bool handed_ = false;              ///< the src has left something for the inlet:
-  bool has_message_ = false;         ///< a message,
-  std::exception_ptr failure_;       ///< or this; else look at the connection
+  Ring* ring_ = nullptr;             ///< its frames are for this ring
+  std::optional<LinkNext> handed_;   ///< the src has left this for the inlet
+  std::exception_ptr failure_;       ///< with `closed`: what it met
   bool wanted_ = false;              ///< the src waits for its turn
   bool ends_ = false;
   std::uint64_t turns_ = 0;               ///< of the src
@@ -317,6 +322,12 @@ GType on_lost_type() {
 
 Inlet::Inlet(GstElement* src, std::shared_ptr<Channel> channel, InletSettings settings)
     : src_(src), channel_(std::move(channel)), settings_(std::move(settings)), far_(std::make_shared<Far>()) {
+  // Made once: each frame would turn a lambda into a new function on the heap.
+  before_ = [this](std::uint32_t slot) {
+    ring_->put(slot, make_carrier(frame_));
+    put_way(*ring_, slot, frame_);
+    next_sequence_ = frame_.info.sequence + 1;
+  };
   channel_->set_far_sink(far_);
   channel_->set_log(nullptr);
   try {
@@ -371,26 +382,6 @@ void Inlet::hear_what_overtakes() {
     default:  // no gpumapsink sends it at once
       GST_WARNING_OBJECT(src_, "the producer sent an event ahead of its place: left out");
   }
-}
-
-/// A new ring is a new connection, which begins with the kept events. The producer's stream had them once, and a
-/// repeated segment has effects: videorate fills up from its start.
-bool Inlet::is_told_again(GstEvent* event, std::span<const std::byte> text) {
-  const Keeping keeping = keeping_of(event);
-  if (GST_EVENT_TYPE(event) == GST_EVENT_FLUSH_STOP) {
-    told_.erase({Keeping::segment, {}});
-    told_.erase({Keeping::end, {}});
-  }
-  if (keeping == Keeping::none) return false;
-  const bool several = keeping == Keeping::tags || keeping == Keeping::custom;
-  LinkText& last = told_[{keeping, several ? gst_structure_get_name(gst_event_get_structure(event)) : ""}];
-  if (moved_ && std::equal(last.begin(), last.end(), text.begin(), text.end())) return true;
-  last.assign(text.begin(), text.end());
-  if (keeping == Keeping::segment) told_.erase({Keeping::end, {}});
-  if (keeping == Keeping::stream_start) {
-    std::erase_if(told_, [](const auto& one) { return !outlives_stream(one.first.first); });
-  }
-  return false;
 }
 
 /// Frames cannot be used without their caps and segment, or with earlier ones.
@@ -448,10 +439,6 @@ void Inlet::read(std::span<const std::byte> text) {
     GST_WARNING_OBJECT(src_, "the producer sent an event that is not understood: left out");
     return;
   }
-  if (is_told_again(event, text)) {
-    gst_event_unref(event);
-    return;
-  }
   switch (GST_EVENT_TYPE(event)) {
     case GST_EVENT_FLUSH_START:
       flushing_ = true;
@@ -496,15 +483,18 @@ void Inlet::end_flush() {
 }
 
 LinkNext Inlet::next(LinkConsumer& consumer) {
-  const Ring& ring = *consumer.ring();
   // A frame that was taken can no longer make room for a newer one, so only some are taken ahead. In a flush all are
-  // taken, because they will be dropped. So are those of a producer that ends, which waits only for a moment.
-  const auto enough = [&] { return !flushing_ && ring.queued() >= max_ahead(ring.slots()) && consumer.why().empty(); };
+  // taken, because they will be dropped. So are those of a producer that ends, which waits only for a moment, and of
+  // one that goes on with another ring.
+  const auto enough = [&] {
+    return !flushing_ && ring_ && ring_->ring().queued() >= max_ahead(ring_->ring().slots()) && consumer.why().empty();
+  };
   if (enough()) {
     channel_->when_src_waits([&consumer] { consumer.interrupt(); });
-    const LinkNext heard = enough() ? consumer.hear(frame_, Clock::now() + second_look) : LinkNext::timeout;
+    constexpr auto rings = LinkConsumer::Hear::rings;
+    const LinkNext heard = enough() ? consumer.hear(frame_, Clock::now() + second_look, rings) : LinkNext::timeout;
     channel_->when_src_waits(nullptr);
-    if (heard != LinkNext::timeout || enough()) return heard;
+    if (heard != LinkNext::ring && (heard != LinkNext::timeout || enough())) return heard;
   }
   return pass(Clock::now() + second_look);
 }
@@ -535,7 +525,7 @@ void Inlet::tell_if_passed_over(const LinkConsumer& consumer) {
   if (told_passed_over_ || now - misses_since_ < time_to_bring) return;
   told_passed_over_ = true;
   const std::uint32_t kept = consumer.held();
-  const std::uint32_t slots = consumer.ring()->slots();
+  const std::uint32_t slots = ring_ ? ring_->ring().slots() : 0;
   const std::string who = kept == 0 ? "other clients keep the slots that clients which may miss frames can have"
                                     : fmt::format(
                                           "what follows keeps {} of the {} slots, all that a client which may "
@@ -589,57 +579,67 @@ GstBuffer* Inlet::make_carrier(const LinkFrame& frame) {
   return blank_.release();
 }
 
+/// The frames that come next are of the connection's ring, or there are none for now.
+void Inlet::begin_ring(LinkConsumer& consumer) {
+  // A src that takes nothing would keep the memory of every ring that comes.
+  while (!stopping_ && !flushing_ && channel_->rings_waiting() >= max_rings) hear_what_overtakes();
+  if (ring_) frames_ += ring_->ring().published();
+  const std::shared_ptr<Ring> ring = consumer.ring();
+  far_->follow(ring.get());
+  if (!ring) {
+    ring_.reset();
+    channel_->retire_ring();
+    return;
+  }
+  ring_ = std::make_shared<ChannelRing>(ring, frames_, nullptr);
+  ring_->expect_ways();
+  // The producer may take back frames that are queued here or that downstream has, from the moment it says so.
+  ring_->loans()->ask_whether_recalled(consumer.asks_whether_cut_off());
+  if (settings_.leak != LinkLeak::no) ring_->loans()->make_scarce();
+  channel_->push_ring(ring_);
+  passed_over_ = 0;
+  misses_since_ = Clock::now();
+}
+
 /// False: do not connect again.
 bool Inlet::follow(const std::shared_ptr<LinkConsumer>& connection) {
   LinkConsumer& consumer = *connection;
   consumer_ = &consumer;
-  const auto ring = std::make_shared<ChannelRing>(consumer.ring(), frames_, nullptr);
-  ring->expect_ways();
-  // The producer may take back frames that are queued here or that downstream has, from the moment it says so.
-  ring->loans()->ask_whether_recalled(consumer.asks_whether_cut_off());
-  if (settings_.leak != LinkLeak::no) ring->loans()->make_scarce();
   // Another producer has another time. The time of the producer before held for its last frames.
-  if (!moved_) channel_->set_far_time(std::nullopt);
-  channel_->push_ring(ring);
+  channel_->set_far_time(std::nullopt);
   layout_.reset();
   blank_.reset();
   blank_bytes_ = 0;
-  if (!moved_) next_sequence_ = any_sequence;  // numbers go on from ring to ring of a producer
-  passed_over_ = 0;
-  misses_since_ = Clock::now();
-  // Made once: each frame would turn a lambda into a new function on the heap.
-  before_ = [this, &carriers = *ring](std::uint32_t slot) {
-    carriers.put(slot, make_carrier(frame_));
-    put_way(carriers, slot, frame_);
-    next_sequence_ = frame_.info.sequence + 1;
-  };
+  next_sequence_ = any_sequence;  // numbers go on from ring to ring of a producer
   far_->begin_turns(*this, consumer);
   const auto without_turns = [](Far* far) { far->end_turns(); };
   std::unique_ptr<Far, decltype(without_turns)> turns(far_.get());
+  begin_ring(consumer);
   for (LinkNext next = LinkNext::timeout; !stopping_ && next != LinkNext::closed;) {
-    bool has_message = false;
+    std::optional<LinkNext> left;
     next = LinkNext::timeout;
-    if (far_->await_turn(second_look, has_message)) next = has_message ? LinkNext::message : this->next(consumer);
+    if (far_->await_turn(second_look, left)) next = left ? *left : this->next(consumer);
     if (next == LinkNext::message) read(frame_.message);
+    if (next == LinkNext::ring) begin_ring(consumer);
     if (next == LinkNext::timeout) tell_if_passed_over(consumer);
     if (next != LinkNext::frame) continue;
     prepare_carrier(frame_.info.bytes);
     // The src takes no more frames, and the producer may need their slots.
-    if (channel_->src_has_enough()) consumer.ring()->drop_queued();
+    if (channel_->src_has_enough()) ring_->ring().drop_queued();
   }
   turns.reset();
   consumer_ = nullptr;
-  if (consumer.cut_off()) ring->loans()->recall();
+  if (ring_ && consumer.cut_off()) ring_->loans()->recall();
   end_flush();
-  frames_ += consumer.ring()->published();
+  if (ring_) frames_ += ring_->ring().published();
+  ring_.reset();
   why_ = consumer.why();
   if (stopping_ || consumer.ended_well()) {
     GST_INFO_OBJECT(src_, "%s is closed: %s", printable(settings_.path).c_str(), why_.c_str());
   } else {
     GST_WARNING_OBJECT(src_, "%s is closed: %s", printable(settings_.path).c_str(), why_.c_str());
   }
-  moved_ = consumer.moved();
-  return !stopping_ && !ended_ && (settings_.on_lost == OnLost::wait || moved_);
+  return !stopping_ && !ended_ && settings_.on_lost == OnLost::wait;
 }
 
 void Inlet::lose(const std::string& why) {
@@ -680,10 +680,9 @@ std::shared_ptr<LinkConsumer> Inlet::connect(LinkConsumerOptions options) {
 }
 
 void Inlet::run() {
-  bool follows = false;
   try {
     for (bool again = true; again;) {
-      // A src that takes nothing would keep the memory of every producer that comes and goes.
+      // As begin_ring(), for producers that come and go.
       while (!stopping_ && channel_->rings_waiting() >= max_rings) std::this_thread::sleep_for(10ms);
       LinkConsumerOptions options;
       options.path = settings_.path;
@@ -693,8 +692,7 @@ void Inlet::run() {
       options.leak = settings_.leak;
       options.spin = std::chrono::microseconds(settings_.busy_poll_us);
       options.allowed_users = settings_.allowed_users;
-      const bool waits = settings_.on_lost == OnLost::wait || !moved_;
-      options.patience = waits ? std::chrono::nanoseconds(365 * 24h) : patience_for_successor;
+      options.patience = std::chrono::nanoseconds(365 * 24h);
       options.cancel = &stopping_;
       options.on_full = [this](const std::string& why) {
         if (std::exchange(told_full_, true)) return;
@@ -711,10 +709,8 @@ void Inlet::run() {
       };
       const std::shared_ptr<LinkConsumer> consumer = connect(std::move(options));
       far_->connect(consumer);
-      follows = true;
       again = follow(consumer);
-      follows = false;
-      told_wait_ = told_full_ = moved_;
+      told_wait_ = told_full_ = false;
       far_->connect(nullptr);
     }
     lose(why_);
@@ -723,12 +719,7 @@ void Inlet::run() {
     if (!stopping_) post_error(src_, error);
   } catch (const std::exception& error) {
     far_->connect(nullptr);
-    // The producer died between two rings.
-    if (moved_ && !follows && settings_.on_lost != OnLost::wait) {
-      lose(error.what());
-    } else if (!stopping_) {
-      post_error(src_, error);
-    }
+    if (!stopping_) post_error(src_, error);
   }
 }
 

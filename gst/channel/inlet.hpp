@@ -5,13 +5,11 @@
 
 #include <atomic>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include "gpumap/link.hpp"
@@ -55,6 +53,7 @@ class Inlet {
   void run();
   [[nodiscard]] std::shared_ptr<LinkConsumer> connect(LinkConsumerOptions options);
   [[nodiscard]] bool follow(const std::shared_ptr<LinkConsumer>& connection);
+  void begin_ring(LinkConsumer& consumer);
   [[nodiscard]] LinkNext next(LinkConsumer& consumer);
   [[nodiscard]] LinkNext bring(Deadline deadline);
   [[nodiscard]] LinkNext pass(Deadline deadline);
@@ -66,7 +65,6 @@ class Inlet {
   void refuse(GstEventType type, const std::string& field) const;
   void tell_of_refused_names();
   void tell_if_passed_over(const LinkConsumer& consumer);
-  [[nodiscard]] bool is_told_again(GstEvent* event, std::span<const std::byte> text);
   void push(GstEvent* event);
   void hear_what_overtakes();
   void prepare_carrier(std::uint64_t bytes);
@@ -85,14 +83,12 @@ class Inlet {
   std::uint64_t next_sequence_ = 0;  ///< the producer's number of the frame after the last one
   bool ended_ = false;               ///< EOS came
   bool flushing_ = false;
-  bool moved_ = false;             ///< the producer continues with another ring
-  bool told_wait_ = false;         ///< the warning that no producer is there was posted
-  bool told_full_ = false;         ///< the warning that the producer has no place was posted
-  bool told_passed_over_ = false;  ///< the warning that no slot is left for this client was posted
-  std::uint64_t passed_over_ = 0;  ///< LinkConsumer::passed_over() when the src last had not waited long
-  Deadline misses_since_{};        ///< it has waited long since then, and missed frames
-  /// The stream's state that went into the channel, by its kind and, for kinds with several, its name.
-  std::map<std::pair<Keeping, std::string>, LinkText> told_;
+  bool told_wait_ = false;                     ///< the warning that no producer is there was posted
+  bool told_full_ = false;                     ///< the warning that the producer has no place was posted
+  bool told_passed_over_ = false;              ///< the warning that no slot is left for this client was posted
+  std::uint64_t passed_over_ = 0;              ///< LinkConsumer::passed_over() when the src last had not waited long
+  Deadline misses_since_{};                    ///< it has waited long since then, and missed frames
+  std::shared_ptr<ChannelRing> ring_;          ///< that frames go into; null: the producer has none for now
   LinkConsumer* consumer_ = nullptr;           ///< whose frames follow() takes
   LinkFrame frame_;                            ///< what came last; of the thread whose turn it is
   std::function<void(std::uint32_t)> before_;  ///< puts what goes with the frame into its slot of the ring

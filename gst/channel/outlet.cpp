@@ -4,9 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
-#include <csignal>
 #include <cstdlib>
 #include <shared_mutex>
 #include <utility>
@@ -14,7 +12,6 @@
 #include "gpumap/error.hpp"
 #include "gpumap/latency.hpp"
 #include "gpumap/printable.hpp"
-#include "gpumap/thread_schedule.hpp"
 #include "gst/channel/frame_origin.hpp"
 #include "gst/channel/meta_text.hpp"
 #include "gst/channel/pipeline_state.hpp"
@@ -30,26 +27,17 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// How often slots that clients gave back are collected while no frame comes.
+/// How often the time is looked at, and what waits for clients, while no frame comes.
 constexpr auto idle = 10ms;
 constexpr auto longest_drain = 5s;
+/// How long clients have to be done with a ring that must go before the next one has room, and those that may miss
+/// frames to come to a ring before another one follows.
 constexpr auto longest_move = 1s;
-/// For a client that may miss nothing: as long as a gpumapsrc waits for its producer's next ring.
-constexpr auto longest_whole_move = 5s;
 
 guint signal_ids[2];
 
-/// Set in the thread of a server, of which there is one for each ring, while it calls handlers of signals.
-thread_local const Outlet* telling = nullptr;
-
-/// Whether both may be one client, at the servers of two rings.
-bool is_same(const LinkClient& one, const LinkClient& other) {
-  return one.pid == other.pid && one.name == other.name;
-}
-
-bool has_ended(pid_t pid) {
-  return pid > 0 && kill(pid, 0) != 0 && errno == ESRCH;
-}
+/// Whose server this thread is, while it calls the outlet.
+thread_local const Outlet* served_here = nullptr;
 
 /// Two clocks are read one after the other: a smaller difference may be the time between the two reads.
 constexpr GstClockTimeDiff clock_error = 2 * GST_MSECOND;
@@ -60,8 +48,6 @@ std::uint32_t key_of(Keeping keeping, std::size_t number = 0) {
   constexpr unsigned bits_of_number = 24;
   return static_cast<std::uint32_t>(keeping) << bits_of_number | static_cast<std::uint32_t>(number);
 }
-/// Before all that is kept: a flush that clients on their way to the next ring have not heard of.
-constexpr std::uint32_t flush_start_key = 1, flush_stop_key = 2;
 Keeping keeping_of_key(std::uint32_t key) {
   return static_cast<Keeping>(key >> 24U);
 }
@@ -110,12 +96,35 @@ Outlet::Outlet(GstElement* sink, std::shared_ptr<Channel> channel, OutletSetting
   channel_->set_src_spin(std::chrono::microseconds(settings_.busy_poll_us));
   open_door();
   try {
-    thread_ = start_thread(
-        "gpumap-outlet", "what clients are shown", [this] { run(); }, settings_.schedule);
+    auto server = LinkServer::serve(server_options());
+    const std::scoped_lock lock(step_, mutex_);
+    server_ = std::move(server);
   } catch (...) {
     close_door();
     throw;
   }
+  wake();
+}
+
+LinkServerOptions Outlet::server_options() {
+  LinkServerOptions options;
+  options.address = std::move(settings_.address);
+  options.dropped = settings_.dropped;
+  options.stall_limit = settings_.stall_limit;
+  options.allowed_users = settings_.allowed_users;
+  options.schedule = &settings_.schedule;
+  const auto as_own = [this](const auto& call) {
+    served_here = this;
+    call();
+    served_here = nullptr;
+  };
+  options.on_client = [this, as_own](const LinkClient& client, const std::string& reason) {
+    as_own([&] { tell(client, reason); });
+  };
+  options.on_question = [this](LinkQuestion& question) { return requests_->take(question); };
+  options.on_turn = [this, as_own] { as_own([this] { take_turn(); }); };
+  options.turn = idle;
+  return options;
 }
 
 void Outlet::open_door() {
@@ -160,22 +169,31 @@ Outlet::~Outlet() {
 }
 
 void Outlet::stop(bool drained) {
-  if (!thread_.joinable()) return;
+  if (!server()) return;
   if (drained) {
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, longest_drain, [this] { return ended_; });
   }
   stopping_ = true;
-  channel_->set_event_handler(nullptr);
-  channel_->set_far_src(nullptr);
-  wake();
-  // Ends: each wait of the thread has a limit, and it looks at stopping_ then.
-  thread_.join();
   close_door();
-  set_server(nullptr);
-  settings_.address.reset();
+  std::shared_ptr<LinkServer> last;
+  bool failed = false;
+  {
+    const std::scoped_lock lock(step_, mutex_);
+    last.swap(server_);
+    forget_waiting();
+    failed = failed_;
+  }
+  // Threads that answer a client hold the server for a moment, without waiting. It must end here: its thread calls this
+  // object.
+  while (last.use_count() > 1) std::this_thread::sleep_for(50us);
+  // No more frames are written to its ring. Frames that are held or queued downstream of a client may stay there for
+  // long, and belong to the client. After a failure the ring continues without clients.
+  std::vector<ReadLease> theirs;
+  if (!failed) theirs = last->leave();
+  last.reset();
   requests_.reset();  // the server's thread calls it, and has ended
-  tell_of_lost("the gpumapsink stopped");
+  tell_of_all("the gpumapsink stopped");
 }
 
 bool Outlet::holds_back_end() {
@@ -189,130 +207,71 @@ void Outlet::end() {
   changed_.notify_all();
 }
 
-/// The server's number if that is free, else the lowest free one. Under mutex_.
-guint Outlet::number_for(const LinkClient& client) const {
-  const auto is_free = [this](guint number) {
-    const auto has_it = [number](const Told& one) { return one.number == number; };
-    return std::none_of(told_.begin(), told_.end(), has_it) && std::none_of(gone_.begin(), gone_.end(), has_it);
-  };
-  guint number = client.index;
-  if (!is_free(number)) {
-    for (number = 0; !is_free(number);) ++number;
-  }
-  return number;
+void Outlet::tell_of_gone(const LinkClient& client, const char* reason) {
+  g_signal_emit(sink_, signal_ids[1], 0, client.index, client.pid, client.name.c_str(), reason);
 }
 
-void Outlet::tell_of_gone(const Told& one, const char* reason) {
-  g_signal_emit(sink_, signal_ids[1], 0, one.number, one.client.pid, one.client.name.c_str(), reason);
-}
-
-/// The application counts clients across rings: a client that moves to the next ring does not count as gone.
 void Outlet::tell(const LinkClient& client, const std::string& reason) {
-  bool news = true;
-  Told one{client, 0};
   {
     const std::lock_guard lock(mutex_);
+    const auto known =
+        std::find_if(told_.begin(), told_.end(), [&](const auto& one) { return one.connection == client.connection; });
     if (reason.empty()) {
-      const auto back =
-          std::find_if(gone_.begin(), gone_.end(), [&](const Told& gone) { return is_same(gone.client, client); });
-      news = back == gone_.end();
-      one.number = news ? number_for(client) : back->number;
-      if (!news) gone_.erase(back);
-      told_.push_back(one);
-      ++clients_;
-    } else {
-      const auto known = std::find_if(told_.begin(), told_.end(),
-                                      [&](const Told& told) { return told.client.connection == client.connection; });
-      if (known == told_.end()) return;
-      one.number = known->number;
-      news = !retiring_;
-      if (!news) gone_.push_back(*known);
+      told_.push_back(client);
+    } else if (known != told_.end()) {
       told_.erase(known);
-      --clients_;
+    } else {
+      return;  // tell_of_all() was earlier
     }
+    clients_ = static_cast<guint>(told_.size());
   }
-  if (!news) return;
-  telling = this;
   if (reason.empty()) {
-    g_signal_emit(sink_, signal_ids[0], 0, one.number, client.pid, client.name.c_str());
+    g_signal_emit(sink_, signal_ids[0], 0, client.index, client.pid, client.name.c_str());
   } else {
-    tell_of_gone(one, reason.c_str());
+    tell_of_gone(client, reason.c_str());
   }
-  telling = nullptr;
+}
+
+/// Clients that are connected are gone for the application.
+void Outlet::tell_of_all(const char* reason) {
+  std::vector<LinkClient> all;
+  {
+    const std::lock_guard lock(mutex_);
+    all.swap(told_);
+    clients_ = 0;
+  }
+  for (const LinkClient& one : all) tell_of_gone(one, reason);
 }
 
 bool Outlet::runs_here() const noexcept {
-  return thread_.get_id() == std::this_thread::get_id() || telling == this || (requests_ && requests_->runs_here());
+  return served_here == this || (requests_ && requests_->runs_here());
 }
 
-/// Reports the clients that have not connected again. Clients that are `here` have: the server's thread reports them,
-/// perhaps later.
-void Outlet::tell_of_lost(const char* reason, std::vector<LinkClient> here) {
-  std::vector<Told> lost;
-  {
-    const std::lock_guard lock(mutex_);
-    std::erase_if(here, [this](const LinkClient& client) {
-      return std::any_of(told_.begin(), told_.end(),
-                         [&](const Told& told) { return told.client.connection == client.connection; });
-    });
-    std::erase_if(gone_, [&](const Told& gone) {
-      const auto came =
-          std::find_if(here.begin(), here.end(), [&](const LinkClient& one) { return is_same(gone.client, one); });
-      if (came != here.end()) {
-        here.erase(came);
-        return false;
-      }
-      lost.push_back(gone);
-      return true;
-    });
-  }
-  for (const Told& one : lost) tell_of_gone(one, reason);
-}
-
-void Outlet::run() {
-  while (!stopping_) {
-    try {
-      rest();
-      step();
-    } catch (const std::exception& error) {
-      give_up(error);
-    }
-    // A flush waits for the lock.
-    if (flushing_) std::this_thread::sleep_for(1ms);
+/// In the server's thread.
+void Outlet::take_turn() {
+  try {
+    step();
+  } catch (const std::exception& error) {
+    give_up(error);
   }
 }
 
 /// Posts the error, once. Later frames are dropped.
 void Outlet::give_up(const std::exception& error) {
-  bool news = false;
   {
     const std::lock_guard lock(step_);
-    passing_ = false;
     failure_ = nullptr;
-    moving_.clear();
-    owed_.clear();
-    news = !std::exchange(failed_, true);
+    forget_waiting();
+    if (std::exchange(failed_, true)) return;
   }
-  if (news) post_error(sink_, error);  // without the lock: the application may flush
-  set_server(nullptr);
-  settings_.address.reset();  // no client shall wait there
-  tell_of_lost("the gpumapsink has failed");
+  post_error(sink_, error);  // without the lock: the application may flush
+  if (const auto server = this->server()) server->close();
+  tell_of_all("the gpumapsink has failed");
   end();
 }
 
 void Outlet::wake() {
-  {
-    const std::lock_guard lock(mutex_);
-    woken_ = true;
-  }
-  changed_.notify_all();
-}
-
-/// Until something waits for this thread, or it is time to collect slots.
-void Outlet::rest() {
-  std::unique_lock lock(mutex_);
-  changed_.wait_for(lock, idle, [this] { return woken_; });
-  woken_ = false;
+  if (const auto server = this->server()) server->wake();
 }
 
 /// In the thread that put something into the channel: it may hold locks of GStreamer's, and waits for nobody here.
@@ -320,8 +279,8 @@ void Outlet::hand_on() {
   bool has_shown = false;
   do {
     const std::unique_lock lock(step_, std::try_to_lock);
-    has_shown = lock && !passing_ && !failed_ && !failure_ && show_ready();
-    // Where the thread had the lock, it may have looked before this came.
+    has_shown = lock && !failed_ && !failure_ && show_ready();
+    // Where the server's thread had the lock, it may have looked before this came.
     if (!channel_->has_waiting()) return;
   } while (has_shown);
   wake();
@@ -330,8 +289,7 @@ void Outlet::hand_on() {
 /// A frame that nothing goes before, and that no client has to be waited for. False: there is none.
 bool Outlet::show_ready() {
   const auto may_show = [this] {
-    return server_ && !stopping_ && !flushing_ && moving_.empty() && server_->wait_until_read(Deadline{}) &&
-           (!settings_.wait_for_connection || server_->wait_for_client(Deadline{}));
+    return server_ && ring_ && !has_waiting() && !stopping_ && !flushing_ && may_pass(Needs::client);
   };
   try {
     auto frame = may_show() ? channel_->next_frame(*ring_) : std::nullopt;
@@ -346,29 +304,37 @@ bool Outlet::show_ready() {
   }
 }
 
+bool Outlet::has_waiting() const noexcept {
+  return frame_.has_value() || event_;
+}
+
+void Outlet::forget_waiting() {
+  frame_.reset();
+  event_.reset();
+}
+
 void Outlet::step() {
-  std::unique_lock lock(step_);
+  const std::lock_guard lock(step_);
   if (failure_) std::rethrow_exception(failure_);  // give_up() forgets it: no frame passes before that
-  left_.remove_if([](const auto& one) { return one.first.expired(); });
-  for (bool any = true; any && !stopping_;) {
-    passing_ = true;
-    Channel::Next next = channel_->next(Deadline{});
-    watch_time(
-        Clock::now());  // after next(): a pipeline that was started meanwhile has its time before its first frame
-    any = next.kind == Channel::Next::Kind::event || next.kind == Channel::Next::Kind::frame;
-    if (next.kind == Channel::Next::Kind::event) forward(next.event, lock);
-    if (next.kind == Channel::Next::Kind::frame) forward(next, lock);
-    passing_ = false;
+  while (server_ && !stopping_ && !flushing_) {
+    if (!has_waiting()) {
+      Channel::Next next = channel_->next(Deadline{});
+      if (next.kind == Channel::Next::Kind::event) event_.reset(next.event);
+      if (next.kind == Channel::Next::Kind::frame) frame_ = std::move(next);
+    }
+    // After next(): a pipeline that was started meanwhile has its time before its first frame.
+    watch_time(Clock::now());
+    if (!has_waiting() || !pass_waiting()) break;
+    forget_waiting();
   }
+  if (!server_ || failed_) return;
   if (ring_ && channel_->src_ring() == nullptr) {
     // Memory is short: the next ring has room once this one is gone here and at the clients.
     if (!retire_by_) retire_by_ = Clock::now() + longest_move;
-    const auto clients = server_ ? server_->clients() : std::vector<LinkClient>();
+    const auto clients = server_->clients();
     const bool done = std::none_of(clients.begin(), clients.end(), [](const auto& client) { return client.slots > 0; });
-    if (done || Clock::now() >= *retire_by_) retire(lock);
+    if (done || Clock::now() >= *retire_by_) serve(nullptr);
   }
-  // A frame collects slots that came back; without a frame an empty show() does.
-  if (server_) server_->show({});
 }
 
 std::shared_ptr<LinkServer> Outlet::server() {
@@ -376,103 +342,11 @@ std::shared_ptr<LinkServer> Outlet::server() {
   return server_;
 }
 
-void Outlet::set_server(std::shared_ptr<LinkServer> server) {
-  {
-    const std::lock_guard lock(mutex_);
-    server_.swap(server);
-  }
-  end_server(std::move(server));
-}
-
-void Outlet::end_server(std::shared_ptr<LinkServer> last) {
-  if (!last) return;
-  // Threads that answer a client, or make room, hold the server for a moment, without waiting. The server must end
-  // here: the next one needs its path, and its thread calls this object.
-  while (last.use_count() > 1) std::this_thread::sleep_for(50us);
-  // No more frames are written to its ring. Frames that are held or queued downstream of a client may stay there for
-  // long, and belong to the client. After a failure the ring continues without clients.
-  if (!failed_) left_.emplace_back(ring_, last->leave());
-  last.reset();
-  const std::lock_guard lock(mutex_);
-  gone_.insert(gone_.end(), told_.begin(), told_.end());
-  told_.clear();
-  retiring_ = false;
-  clients_ = 0;
-}
-
-/// Ends the server of the current ring. Its clients take the frames that are left, and connect to the next one.
-void Outlet::retire(std::unique_lock<std::mutex>& lock) {
-  std::shared_ptr<LinkServer> last;
-  if (server_) {
-    auto here = server_->clients();
-    std::erase_if(here, [](const LinkClient& client) { return client.ended; });
-    // Those that a flush left on their way to this one go to the next.
-    std::erase_if(moving_, [&](const LinkClient& one) {
-      return std::any_of(here.begin(), here.end(), [&](const LinkClient& two) { return is_same(one, two); });
-    });
-    moving_.insert(moving_.end(), here.begin(), here.end());
-    server_->announce_successor();
-  }
-  {
-    const std::lock_guard swapping(mutex_);
-    server_.swap(last);
-    retiring_ = last != nullptr;
-  }
-  // The server's thread may be in a handler of the application's, which flushes.
-  lock.unlock();
-  end_server(std::move(last));
-  lock.lock();
-  ring_.reset();
+void Outlet::serve(std::shared_ptr<Ring> ring) {
   retire_by_.reset();
-}
-
-/// Waits for the clients of the last ring, so that they miss no frame of this one. A client may be gone for good.
-void Outlet::wait_for_moving() {
-  const Deadline began = Clock::now();
-  const auto all_came = [&] {
-    auto here = server_->clients();
-    return std::all_of(moving_.begin(), moving_.end(), [&](const LinkClient& one) {
-      const auto came =
-          std::find_if(here.begin(), here.end(), [&](const LinkClient& two) { return is_same(one, two); });
-      if (came != here.end()) {
-        here.erase(came);
-        return true;
-      }
-      return Clock::now() - began >= (one.leak == LinkLeak::no ? longest_whole_move : longest_move) ||
-             has_ended(one.pid);
-    });
-  };
-  while (!stopping_ && !flushing_ && !all_came()) std::this_thread::sleep_for(1ms);
-}
-
-void Outlet::serve(const std::shared_ptr<Ring>& ring, std::unique_lock<std::mutex>& lock) {
-  retire(lock);
-  ring_ = ring;
-  LinkServerOptions options;
-  options.address = settings_.address;
-  options.dropped = settings_.dropped;
-  options.stall_limit = settings_.stall_limit;
-  options.allowed_users = settings_.allowed_users;
-  options.earlier_frames = channel_->frames_before_src_ring();
-  options.on_client = [this](const LinkClient& client, const std::string& reason) { tell(client, reason); };
-  options.on_question = [this](LinkQuestion& question) { return requests_->take(question); };
-  set_server(LinkServer::serve(ring_, std::move(options)));
-  for (const auto& [key, text] : kept_) server_->send(text, key);
-  await_moving(lock);
-}
-
-/// Nothing more is shown before the clients of the last ring have come, or are not waited for any more. A flush ends
-/// the wait, and the next frame begins it anew.
-void Outlet::await_moving(std::unique_lock<std::mutex>& lock) {
-  if (moving_.empty()) return;
-  wait_for_moving();
-  if (flushing_) return;
-  moving_.clear();
-  for (const std::uint32_t key : {flush_start_key, flush_stop_key}) forget(key, server_.get());
-  for (const LinkText& text : std::exchange(owed_, {})) server_->send(text);
-  lock.unlock();  // a handler may flush
-  tell_of_lost("it did not come to the next ring", server_->clients());
-  lock.lock();
+  follow_by_.reset();
+  ring_ = std::move(ring);
+  server_->change(ring_, channel_->frames_before_src_ring());
 }
 
 // Times, events and frames pass, in their order.
@@ -553,7 +427,7 @@ void Outlet::give_time_to_read() {
   constexpr auto longest = 1s;
   const Deadline end = gave_time_ ? Deadline{} : Clock::now() + longest;
   do {
-    // The server is held briefly, because a change of ring waits for it.
+    // The server is held briefly, because its end waits for that.
     const auto server = this->server();
     if (!server || server->wait_until_read(std::min<Deadline>(end, Clock::now() + 10ms))) {
       gave_time_ = false;
@@ -564,60 +438,39 @@ void Outlet::give_time_to_read() {
   GST_WARNING_OBJECT(sink_, "events out of band do not reach clients that have read nothing for 1 s");
 }
 
-void Outlet::forget(std::uint32_t key, LinkServer* server) {
+void Outlet::forget(std::uint32_t key) {
   kept_.erase(key);
-  if (server != nullptr) server->forget(key);
+  server_->forget(key);
 }
 
 /// The end of a flush: drops frames and events that were under way, here and at the clients.
 void Outlet::flush(GstEvent* event) {
   flushing_ = true;
   channel_->set_src_flushing(true);
-  const std::lock_guard lock(step_);
-  ++flushes_;
-  ended_base_ = base_time_of(sink_);
-  channel_->forget_held();
-  const auto server = this->server();
-  // As on a pad, a flush ends the segment and EOS.
-  for (const Keeping over : {Keeping::segment, Keeping::end}) forget(gst::key_of(over), server.get());
-  owed_.clear();  // older than the flush
-  if (server) server->withdraw_all();
-  const auto tell = [&](GstEvent* told, std::uint32_t key) {
-    const LinkText text = text_of(told);
-    if (key != 0) kept_[key] = text;
-    if (server) server->send(text, key);
-  };
-  // Who comes may stand in a preroll, which FLUSH_STOP alone would wait for; to others the beginning says nothing new.
-  const bool some_move = !moving_.empty();
-  if (some_move) tell(Ptr<GstEvent>(gst_event_new_flush_start()).get(), flush_start_key);
-  tell(event, some_move ? flush_stop_key : 0);
   {
+    const std::lock_guard lock(step_);
+    ended_base_ = base_time_of(sink_);
+    if (server_) {
+      // What holds is sent; it waited for room only.
+      if (event_ && !needs_client(event_.get()) && !failed_) pass(event_.get());
+      forget_waiting();
+      channel_->forget_held();
+      // As on a pad, a flush ends the segment and EOS.
+      for (const Keeping over : {Keeping::segment, Keeping::end}) forget(gst::key_of(over));
+      server_->withdraw_all();
+      send(text_of(event), 0);
+    }
     const std::lock_guard ending(mutex_);
     ended_ = false;
   }
   channel_->set_src_flushing(false);
   flushing_ = false;
-}
-
-/// Waits, as for a slot, for a client that may miss nothing and reads nothing, such as a paused one. Frames wait for a
-/// slot anyway; this is for events without frames, such as endless gaps.
-void Outlet::wait_until_read() {
-  Deadline began = Clock::now();
-  while (!stopping_ && !flushing_ && !server_->wait_until_read(Clock::now() + 100ms)) {
-    if (!is_in_playing(sink_)) began = Clock::now();
-    const auto limit = settings_.stall_limit;
-    if (limit.count() > 0 && Clock::now() - began >= limit) server_->end_unread();
-  }
+  wake();
 }
 
 void Outlet::send(const LinkText& text, std::uint32_t key) {
-  if (key != 0) kept_[key] = text;
-  if (server_) {
-    if (passing_) wait_until_read();  // the sink's thread has looked, and does not wait
-    server_->send(text, key);
-  } else if (!moving_.empty() && key == 0) {
-    owed_.push_back(text);
-  }
+  if (key != 0) kept_.insert(key);
+  server_->send(text, key);
 }
 
 /// The key under which the event is kept; 0: it is not kept.
@@ -632,41 +485,67 @@ std::uint32_t Outlet::key_of(GstEvent* event) {
 }
 
 void Outlet::forget_last_stream() {
-  for (auto at = kept_.begin(); at != kept_.end();) {
-    if (outlives_stream(keeping_of_key(at->first))) {
-      ++at;
-      continue;
-    }
-    if (server_) server_->forget(at->first);
-    at = kept_.erase(at);
+  const auto is_over = [](std::uint32_t key) { return !outlives_stream(keeping_of_key(key)); };
+  for (const std::uint32_t key : kept_) {
+    if (is_over(key)) server_->forget(key);
   }
+  std::erase_if(kept_, is_over);
   names_.clear();
 }
 
-/// A stream may end without a frame, or begin with a gap. The sink has made a ring for it, and clients that wait at the
-/// path connect now. False: a flush came in between, and the event is older than it.
-bool Outlet::serve_without_frame(std::unique_lock<std::mutex>& lock) {
-  const std::uint64_t flushes = flushes_;
-  const auto ring = channel_->src_ring();
-  if (server_ || failed_ || !ring) return true;
-  serve(ring, lock);
-  wait_for_client();
-  return !flushing_ && flushes == flushes_;
-}
-
-void Outlet::wait_for_client() {
-  while (settings_.wait_for_connection && !stopping_ && !flushing_ && !server_->wait_for_client(Clock::now() + 100ms)) {
-  }
-}
-
-void Outlet::forward(GstEvent* event, std::unique_lock<std::mutex>& lock) {
-  const Ptr<GstEvent> owned(event);
-  if (GST_EVENT_TYPE(event) == GST_EVENT_STREAM_START) forget_last_stream();
+/// Whether clients need the event in its place, as a gap: who comes later is not told of it.
+bool Outlet::needs_client(GstEvent* event) {
   const Keeping keeping = keeping_of(event);
-  if (keeping == Keeping::segment)
-    forget(gst::key_of(Keeping::end), server_.get());  // of the last segment, which has ended
-  const bool needs_clients = (keeping == Keeping::none && crosses(GST_EVENT_TYPE(event))) || keeping == Keeping::end;
-  if (needs_clients && !serve_without_frame(lock)) return;
+  return (keeping == Keeping::none && crosses(GST_EVENT_TYPE(event))) || keeping == Keeping::end;
+}
+
+/// Whether what comes next has to wait for no client: for the first one, where the settings ask for that, and for one
+/// that may miss nothing and reads nothing, such as a paused one. Frames wait for a slot anyway; the latter is for
+/// events without frames, such as endless gaps, and for rings, each of which has memory.
+bool Outlet::may_pass(Needs needs) {
+  if (settings_.wait_for_connection) {
+    if (needs == Needs::client && !server_->wait_for_client(Deadline{})) return false;
+    if (needs == Needs::first_client && server_->counters().connected == 0) return false;
+  }
+  if (needs == Needs::followers && !server_->all_follow()) {
+    if (!follow_by_) follow_by_ = Clock::now() + longest_move;
+    if (Clock::now() < *follow_by_) return false;
+  }
+  const auto whom = LinkServer::Whom::may_miss_nothing;
+  if (server_->wait_until_read(Deadline{}) && (needs != Needs::followers || server_->all_follow(whom))) {
+    unread_since_.reset();
+    return true;
+  }
+  const Deadline now = Clock::now();
+  if (!unread_since_ || !is_in_playing(sink_)) unread_since_ = now;
+  const auto limit = settings_.stall_limit;
+  if (limit.count() > 0 && now - *unread_since_ >= limit) server_->end_unread();
+  return false;
+}
+
+/// False: it has to wait for a client.
+bool Outlet::pass_waiting() {
+  if (failed_) return true;
+  const bool needs = frame_ || needs_client(event_.get());
+  // A stream may end without a frame, or begin with a gap. The sink has made a ring for it, and clients that wait at
+  // the path connect now.
+  const bool has_other_ring = frame_ ? frame_->lease.ring() != ring_.get() : needs && !ring_;
+  if (has_other_ring) {
+    if (!may_pass(Needs::followers)) return false;
+    if (auto ring = channel_->src_ring()) serve(std::move(ring));
+  }
+  if (!may_pass(frame_ ? Needs::client : needs && ring_ ? Needs::first_client : Needs::nothing)) return false;
+  if (frame_) {
+    show(*frame_);
+  } else {
+    pass(event_.get());
+  }
+  return true;
+}
+
+void Outlet::pass(GstEvent* event) {
+  if (GST_EVENT_TYPE(event) == GST_EVENT_STREAM_START) forget_last_stream();
+  if (keeping_of(event) == Keeping::segment) forget(gst::key_of(Keeping::end));  // of the last segment, which has ended
   unsigned left_out = 0;
   const LinkText text = text_of(event, &left_out);
   if (text.empty() && GST_EVENT_TYPE(event) == GST_EVENT_CAPS) {
@@ -685,16 +564,6 @@ void Outlet::forward(GstEvent* event, std::unique_lock<std::mutex>& lock) {
   }
   if (!text.empty()) send(text, key_of(event));
   if (GST_EVENT_TYPE(event) == GST_EVENT_EOS) end();
-}
-
-void Outlet::forward(Channel::Next& frame, std::unique_lock<std::mutex>& lock) {
-  if (failed_) return;
-  const std::uint64_t flushes = flushes_;
-  if (frame.lease.ring() != ring_.get()) serve(channel_->src_ring(), lock);
-  await_moving(lock);
-  if (flushing_ || flushes != flushes_) return;  // the frame is older than the flush
-  wait_for_client();
-  if (!flushing_) show(frame);
 }
 
 void Outlet::show(Channel::Next& frame) {

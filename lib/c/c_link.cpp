@@ -41,7 +41,7 @@ class ConnectedRing final : public RingCore {
     link_.spin = std::chrono::nanoseconds(std::max<std::int64_t>(options.spin_ns, 0));
     link_.cancel = &stopped_;
     if (options.device != nullptr) device_ = use<DeviceObject>(options.device)->device;
-    consumer_ = connect();
+    consumer_ = device_ ? LinkConsumer::connect(device_, link_) : LinkConsumer::connect(link_);
     device_ = consumer_->ring()->device();
   }
 
@@ -64,55 +64,58 @@ class ConnectedRing final : public RingCore {
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
         continue;
       }
-      const auto consumer = this->consumer();
       ReadLease lease;
-      switch (consumer->next(lease, frame, deadline)) {
+      switch (consumer_->next(lease, frame, deadline)) {
         case LinkNext::frame:
           ++taken_;
-          slot = std::make_unique<SlotObject>(shared_from_this(), std::move(lease), frame.info, stream_, consumer);
+          slot = std::make_unique<SlotObject>(shared_from_this(), std::move(lease), frame.info, stream_, consumer_);
           return GPUMAP_OK;
         case LinkNext::message:
           if (read(frame.message)) return GPUMAP_END;
+          break;
+        case LinkNext::ring:
+          ++rings_;
           break;
         case LinkNext::timeout:
           return GPUMAP_TIMEOUT;
         case LinkNext::interrupted:
           break;
         case LinkNext::closed:
-          follow(*consumer);
-          break;
+          throw Failure(GPUMAP_ERROR_CLOSED, fmt::format("the producer at {} is gone ({}): connect again when it is "
+                                                         "back",
+                                                         link_.path, consumer_->why()));
       }
     }
   }
 
   void drop_queued() override {
     ++drops_;
-    consumer()->interrupt();
+    consumer_->interrupt();
     const std::lock_guard lock(taking_);
     --drops_;
     LinkFrame frame;
     for (;;) {
       ReadLease lease;
-      const LinkNext next = consumer()->next(lease, frame, Deadline{});
+      const LinkNext next = consumer_->next(lease, frame, Deadline{});
       if (next == LinkNext::message) static_cast<void>(read(frame.message));
+      if (next == LinkNext::ring) ++rings_;
       if (next == LinkNext::timeout || next == LinkNext::closed) return;
     }
   }
 
-  [[nodiscard]] std::shared_ptr<Ring> ring() const override { return consumer()->ring(); }
   [[nodiscard]] const std::shared_ptr<Device>& device() const override { return device_; }
   [[nodiscard]] gpumap_ring_info info() const override {
-    const auto consumer = this->consumer();
-    gpumap_ring_info made = info_of(*consumer->ring());
+    const auto ring = consumer_->ring();
+    gpumap_ring_info made = ring ? info_of(*ring) : gpumap_ring_info();
     made.taken = taken_;
     made.connected = 1;
     made.rings = rings_;
-    put_text(made.why, consumer->why());
+    put_text(made.why, consumer_->why());
     return made;
   }
   void stop(bool stopped) override {
     stopped_ = stopped;
-    if (stopped) consumer()->interrupt();
+    if (stopped) consumer_->interrupt();
   }
 
  private:
@@ -120,34 +123,6 @@ class ConnectedRing final : public RingCore {
     throw Error(ErrorCode::invalid,
                 "this ring is another process's: only that writes to it; make one by gpumap_ring_create() to publish");
   }
-  [[nodiscard]] std::shared_ptr<LinkConsumer> connect() const {
-    return device_ ? LinkConsumer::connect(device_, link_) : LinkConsumer::connect(link_);
-  }
-  [[nodiscard]] std::shared_ptr<LinkConsumer> consumer() const {
-    const std::lock_guard lock(mutex_);
-    return consumer_;
-  }
-
-  /// To the producer's next ring. Throws where there is none.
-  void follow(const LinkConsumer& last) {
-    if (!last.moved()) {
-      throw Failure(GPUMAP_ERROR_CLOSED, fmt::format("the producer at {} is gone ({}): connect again when it is back",
-                                                     link_.path, last.why()));
-    }
-    std::shared_ptr<LinkConsumer> next;
-    try {
-      next = connect();
-    } catch (const Error& error) {
-      if (stopped_) return;  // which take() looks at next
-      throw Failure(GPUMAP_ERROR_CLOSED,
-                    fmt::format("the producer at {} goes on with another ring, which cannot be reached: {}", link_.path,
-                                error.what()));
-    }
-    const std::lock_guard lock(mutex_);
-    consumer_ = std::move(next);
-    ++rings_;
-  }
-
   /// True: the stream has ended.
   bool read(std::span<const std::byte> message) {
     StreamNews news = read_message(message);
@@ -173,7 +148,6 @@ class ConnectedRing final : public RingCore {
   StreamState stream_;
   std::atomic<std::uint64_t> taken_{0};
   std::atomic<std::uint32_t> rings_{1};
-  mutable std::mutex mutex_;  ///< of the pointer
   std::shared_ptr<LinkConsumer> consumer_;
 };
 

@@ -124,7 +124,9 @@ gpumap_layout SlotObject::layout() const {
 }
 
 void SlotObject::check_revoked() const {
-  if (connection == nullptr || !connection->revoked()) return;
+  // Nothing of the rings before is taken back.
+  const bool is_of_ring_now = connection != nullptr && connection->ring().get() == read.ring();
+  if (!is_of_ring_now || !connection->revoked()) return;
   throw Failure(GPUMAP_ERROR_REVOKED,
                 "the producer took the slot back, as this client kept it for longer than the producer waits: release "
                 "slots sooner, or connect with another gpumap_leaky");

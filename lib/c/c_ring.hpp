@@ -45,7 +45,6 @@ class RingCore : public std::enable_shared_from_this<RingCore> {
   virtual void set_layout(const gpumap_layout* layout) = 0;
   virtual void end() = 0;
   virtual void drop_queued() = 0;
-  [[nodiscard]] virtual std::shared_ptr<Ring> ring() const = 0;
   [[nodiscard]] virtual const std::shared_ptr<Device>& device() const = 0;
   [[nodiscard]] virtual gpumap_ring_info info() const = 0;
   virtual void stop(bool stopped) = 0;
@@ -129,7 +128,6 @@ class LocalRing final : public RingCore {
   void set_layout(const gpumap_layout* layout) override;
   void end() override;
   void drop_queued() override;
-  [[nodiscard]] std::shared_ptr<Ring> ring() const override { return ring_; }
   [[nodiscard]] const std::shared_ptr<Device>& device() const override { return ring_->device(); }
   [[nodiscard]] gpumap_ring_info info() const override;
   void stop(bool stopped) override;

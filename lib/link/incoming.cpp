@@ -13,6 +13,7 @@ namespace {
 /// Messages, and their bytes, that wait here to be taken; further ones wait in the socket.
 constexpr std::size_t longest_inbox = 2048;
 constexpr std::size_t largest_inbox = 16 * max_link_message;
+constexpr std::size_t most_rings = 16;  ///< each has two descriptors
 /// How much more room there is before a message that overtakes: a server keeps at most 1,024 messages for a client,
 /// beside those that fill a socket.
 constexpr std::size_t times_for_urgent = 2;
@@ -34,7 +35,7 @@ void Incoming::hang_up(const std::string& reason) {
 bool Incoming::discard() {
   inbox.clear();
   urgent.clear();
-  held_ = 0;
+  held_ = rings_ = 0;
   if (!gone) read_all(0);
   return gone;
 }
@@ -65,18 +66,34 @@ void Incoming::take_data(const Data& data) {
   }
 }
 
+void Incoming::take_next(const NextRing& next) {
+  if (next.head.number != ++letters_ || unfinished_.head.rest != 0) {
+    hang_up("the server left a message out");
+    return;
+  }
+  const bool has_ring = next.ring.slots != 0;
+  if (has_ring && fds_.size() != 2) {
+    hang_up("no descriptors came with the producer's next ring: raise this process's limit on open files (ulimit -n)");
+    return;
+  }
+  ++in_order.read;
+  ++rings_;
+  inbox.push_back({next.head, {}, next.ring, has_ring ? std::exchange(fds_, {}) : std::vector<UniqueFd>()});
+}
+
 void Incoming::take_in(const Message& message) {
   if (message.generation != generation_) {
     hang_up("the server sent a message of another ring");
   } else if (const auto* data = std::get_if<Data>(&message.body)) {
     take_data(*data);
+  } else if (const auto* next = std::get_if<NextRing>(&message.body)) {
+    take_next(*next);
   } else if (const auto* answer = std::get_if<Answer>(&message.body)) {
     const auto found = answers.find(answer->head.number);  // gone when the caller's deadline has passed
     if (found != answers.end()) found->second.emplace(answer->payload.begin(), answer->payload.end());
   } else if (const auto* bye = std::get_if<Bye>(&message.body)) {
     why = bye->text;
-    moved = bye->why == Why::moved;
-    ended_well = moved || bye->why == Why::ended;
+    ended_well = bye->why == Why::ended;
     ended = true;
   } else if (!std::holds_alternative<Look>(message.body)) {
     hang_up("the server sent a message that only clients send");
@@ -85,13 +102,15 @@ void Incoming::take_in(const Message& message) {
 
 bool Incoming::has_room(std::uint64_t urgent_sent) const noexcept {
   const std::size_t times = at_once.read < urgent_sent ? times_for_urgent : 1;
-  return inbox.size() + urgent.size() < times * longest_inbox && held_ < times * largest_inbox;
+  return inbox.size() + urgent.size() < times * longest_inbox && held_ < times * largest_inbox &&
+         rings_ < times * most_rings;
 }
 
 void Incoming::read_all(std::uint64_t urgent_sent) {
   for (int turn = 0; turn < messages_a_turn && has_room(urgent_sent); ++turn) {
     std::size_t bytes = 0;
-    switch (receive_message(socket_, buffer_, bytes)) {
+    fds_.clear();
+    switch (receive_message(socket_, buffer_, bytes, &fds_)) {
       case Received::nothing:
         readable = false;
         return;
@@ -102,7 +121,7 @@ void Incoming::read_all(std::uint64_t urgent_sent) {
       case Received::too_long:
         hang_up("the server sent a message that is too long");
         return;
-      case Received::no_descriptors:  // none are expected
+      case Received::no_descriptors:  // take_next() misses them
       case Received::message:
         break;
     }
@@ -131,6 +150,14 @@ void Incoming::take_letter(LinkFrame& frame) {
   frame.message = std::move(inbox.front().payload);
   inbox.pop_front();
   ++in_order.given;
+}
+
+Incoming::Letter Incoming::take_ring() {
+  Letter ring = std::move(inbox.front());
+  inbox.pop_front();
+  --rings_;
+  ++in_order.given;
+  return ring;
 }
 
 bool Incoming::begin_call() noexcept {

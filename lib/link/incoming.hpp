@@ -9,15 +9,22 @@
 #include <string>
 #include <vector>
 
+#include "device/unique_fd.hpp"
 #include "gpumap/link.hpp"
 #include "link/wire.hpp"
 
 namespace gpumap::link {
 
-/// What a server sends to a consumer through the socket: messages, answers, and why the connection ends.
+/// What a server sends to a consumer through the socket: messages, rings, answers, and why the connection ends.
 /// Thread safety: one thread at a time.
 class Incoming {
  public:
+  struct Letter {
+    DataHead head;
+    std::vector<std::byte> payload;
+    std::optional<Welcome> ring{};  ///< instead of a payload; its memory and its block are `fds`, if there is one
+    std::vector<UniqueFd> fds{};
+  };
   /// `socket` must outlive this object. A message with another generation ends the connection.
   Incoming(int socket, std::uint64_t generation);
 
@@ -31,17 +38,16 @@ class Incoming {
   bool discard();
   /// Take the oldest message that overtakes. False: there is none.
   [[nodiscard]] bool take_urgent(LinkFrame& frame);
-  /// Take the oldest message in order. Precondition: `inbox` is not empty.
+  /// Take the oldest message in order. Precondition: `inbox` is not empty, and begins with none that brings a ring.
   void take_letter(LinkFrame& frame);
+  /// The same for one that brings a ring.
+  [[nodiscard]] Letter take_ring();
+  [[nodiscard]] bool has_ring() const noexcept { return rings_ > 0; }
   /// The thread that takes messages calls again, so it is done with those that it was given. True: there were some.
   bool begin_call() noexcept;
   /// How many messages were received, taken or not.
   [[nodiscard]] std::uint64_t letters() const noexcept { return letters_; }
 
-  struct Letter {
-    DataHead head;
-    std::vector<std::byte> payload;
-  };
   /// Messages that were read; that next() and similar calls returned; and that they had returned when the last of those
   /// calls began.
   struct Progress {
@@ -52,7 +58,6 @@ class Incoming {
   Progress in_order, at_once;
   std::map<std::uint64_t, std::optional<std::vector<std::byte>>> answers;  ///< of questions whose callers wait
   std::string why;
-  bool moved = false;  ///< another server follows
   bool ended_well = false;
   bool ended = false;    ///< nothing more will be offered: the connection is gone, or the server said so
   bool gone = false;     ///< the connection is closed: slots can no longer be given back
@@ -61,6 +66,7 @@ class Incoming {
  private:
   void take_in(const Message& message);
   void take_data(const Data& data);
+  void take_next(const NextRing& next);
   [[nodiscard]] bool has_room(std::uint64_t urgent_sent) const noexcept;
 
   const int socket_;
@@ -68,7 +74,9 @@ class Incoming {
   std::uint64_t letters_ = 0;  ///< received
   Letter unfinished_;          ///< the parts received of a message in parts, with the head of the last part
   std::size_t held_ = 0;       ///< bytes of the messages that wait to be taken
+  std::size_t rings_ = 0;      ///< rings that wait to be taken
   std::vector<std::byte> buffer_;
+  std::vector<UniqueFd> fds_;  ///< that came with the message which is being taken in
 };
 
 }  // namespace gpumap::link

@@ -260,7 +260,6 @@ std::unique_ptr<LinkConsumer> LinkConsumer::connect_on(std::shared_ptr<Device> d
     Reply reply = say_hello(options, hello);
     if (reply.socket) {
       options.on_full = nullptr;
-      if (!device) device = device_of(reply.welcome.memory);
       auto state = std::make_shared<State>(std::move(device), std::move(options), std::move(reply.socket),
                                            reply.welcome, reply.generation, reply.fds);
       std::promise<void> over;
@@ -305,24 +304,31 @@ std::unique_ptr<LinkConsumer> LinkConsumer::connect_on(std::shared_ptr<Device> d
 
 // Frames and messages, in their order.
 
-LinkConsumer::State::State(std::shared_ptr<Device> device, LinkConsumerOptions wanted, UniqueFd connection,
+LinkConsumer::State::State(std::shared_ptr<Device> on, LinkConsumerOptions wanted, UniqueFd connection,
                            const link::Welcome& welcome, std::uint64_t server_generation, std::vector<UniqueFd>& fds)
     : options(std::move(wanted)),
       generation(server_generation),
+      given(std::move(on)),
       socket(std::move(connection)),
       server(link::watch_process(link::peer_of(socket.get()).pid)),
       bell(link::make_bell()),
-      memory(std::make_shared<link::BlockMemory>(std::move(fds[1]), welcome.slots, server_generation)),
-      claims(memory->block(), welcome.slots, welcome.slot_bytes, welcome.first_ticket),
-      leases(welcome.slots),
       incoming(socket.get(), server_generation) {
+  follow(welcome, fds);
+}
+
+void LinkConsumer::State::follow(const link::Welcome& welcome, std::vector<UniqueFd>& fds) {
+  device = given ? given : device_of(welcome.memory);
+  memory = std::make_shared<link::BlockMemory>(std::move(fds[1]), welcome.slots, generation);
+  claims.emplace(memory->block(), welcome.slots, welcome.slot_bytes, welcome.first_ticket);
+  leases.clear();
+  leases.resize(welcome.slots);
   auto mapping = link::import_memory(*device, welcome.memory, std::move(fds[0]));
   RingOptions ring_options;
   ring_options.slots = welcome.slots;
   ring_options.slot_bytes = welcome.slot_bytes;
   // The producer's side has brought the frames to where kernels read them.
   ring_options.transport = mapping->placement() == Placement::host ? Transport::zero_copy : Transport::bar;
-  ring = Ring::create(std::move(device), std::move(mapping), ring_options);
+  ring = Ring::create(device, std::move(mapping), ring_options);
   if (ring->slot_stride() != welcome.slot_stride) {
     throw Error(ErrorCode::not_supported,
                 fmt::format("the server's slots are {} bytes apart, here {}: use the same gpumap on both sides",
@@ -336,13 +342,30 @@ LinkConsumer::State::State(std::shared_ptr<Device> device, LinkConsumerOptions w
     const std::uint32_t slot = lease.slot();
     leases[slot] = std::move(lease);
   }
+  memory->block().here.store(1);
+}
+
+void LinkConsumer::State::change() {
+  link::Incoming::Letter next = incoming.take_ring();
+  leases.clear();
+  if (ring) last_rings.push_back(std::move(ring));
+  changed.notify_all();
+  if (next.ring->slots == 0) return;
+  try {
+    follow(*next.ring, next.fds);
+  } catch (const std::exception& error) {
+    ring.reset();
+    incoming.hang_up(error.what());
+    throw;
+  }
 }
 
 void LinkConsumer::State::collect() {
+  if (!ring) return;
   // No caller is left that could take the frames that pass() put there.
   if (closing && ring.use_count() == 1) ring->drop_queued();
   try {
-    while (claims.held() > (claimed ? 1U : 0U)) {
+    while (claims->held() > (claimed ? 1U : 0U)) {
       WriteLease lease;
       if (ring->acquire(lease, WhenFull::block, Deadline{}) != RingStatus::ok) return;
       give_back(std::move(lease));
@@ -354,9 +377,13 @@ void LinkConsumer::State::collect() {
 }
 
 bool LinkConsumer::State::spin_until(Deadline end) const noexcept {
+  const auto& urgent = memory->block().urgent;
+  const std::uint64_t before = urgent.load(std::memory_order_relaxed);
+  const bool may_have_frames = ring != nullptr;
   do {
     for (int turn = 0; turn < 64; ++turn) {
-      if (claims.may_claim() || interrupted.load(std::memory_order_relaxed)) return true;
+      if ((may_have_frames && claims->may_claim()) || interrupted.load(std::memory_order_relaxed)) return true;
+      if (urgent.load(std::memory_order_relaxed) != before) return true;  // frames come on another ring, or a message
 #if defined(__x86_64__)
       __builtin_ia32_pause();
 #endif
@@ -367,8 +394,9 @@ bool LinkConsumer::State::spin_until(Deadline end) const noexcept {
 
 /// Claims the next frame, if there is one. False: the connection has ended.
 bool LinkConsumer::State::claim() {
+  if (!ring) return true;
   link::Claimed next;
-  switch (claims.claim(next)) {
+  switch (claims->claim(next)) {
     case link::Claim::nothing:
       return true;
     case link::Claim::lie:
@@ -384,7 +412,7 @@ bool LinkConsumer::State::claim() {
   // The claim cannot be trusted any more: the slot may have another frame by now.
   read_incoming();
   incoming.hang_up("the server took the frames back");
-  static_cast<void>(claims.give_back(next.slot));
+  static_cast<void>(claims->give_back(next.slot));
   return false;
 }
 
@@ -393,10 +421,9 @@ std::optional<LinkNext> LinkConsumer::State::take(LinkFrame& frame, const HandOv
   // made before the next sleep. Where there is none, messages are read before the claim: when no frame is there
   // afterwards, there was none before them.
   const bool asks = !incoming.answers.empty();
-  const auto has_frame = [this] {
-    return incoming.at_once.read == memory->block().urgent.load() && (claimed || claims.may_claim());
-  };
-  if (asks || (incoming.readable && !has_frame())) read_incoming();
+  const bool overtaken = incoming.at_once.read != memory->block().urgent.load();
+  const auto has_frame = [this] { return claimed || (ring && claims->may_claim()); };
+  if (asks || overtaken || (incoming.readable && !has_frame())) read_incoming();
   if (incoming.take_urgent(frame)) return LinkNext::message;
   if (!claimed && !claim()) return LinkNext::closed;
   if (!claimed && incoming.readable) {  // it was withdrawn meanwhile
@@ -412,17 +439,21 @@ std::optional<LinkNext> LinkConsumer::State::take(LinkFrame& frame, const HandOv
       // The messages before the frame are still under way, or wait in the socket until there is room here. When the
       // connection has ended they never come, and the frame makes no sense without them.
       incoming.readable = true;
-      if (!incoming.inbox.empty()) {
+      if (!incoming.inbox.empty() && !incoming.inbox.front().ring) {
         incoming.take_letter(frame);
         return LinkNext::message;
       }
       if (!incoming.ended) return std::nullopt;
-      static_cast<void>(claims.give_back(claimed->slot));
+      static_cast<void>(claims->give_back(claimed->slot));
       claimed.reset();
     }
   }
   const bool letter_first =
       !incoming.inbox.empty() && (!claimed || Tickets::ahead(claimed->ticket, incoming.inbox.front().head.before) >= 0);
+  if (letter_first && incoming.inbox.front().ring) {
+    change();
+    return LinkNext::ring;
+  }
   if (letter_first) {
     incoming.take_letter(frame);
     return LinkNext::message;
@@ -451,24 +482,26 @@ std::optional<LinkNext> LinkConsumer::State::take(LinkFrame& frame, const HandOv
 
 /// Waiting for a slot, even briefly, checks its fence: acquire() throws for a fence that can no longer signal.
 void LinkConsumer::State::check_fences(std::unique_lock<std::mutex>& lock) {
+  const std::shared_ptr<Ring> looked_at = ring;
+  if (!looked_at) return;
   WriteLease lease;
   RingStatus status = RingStatus::timeout;
   std::string lost;
   lock.unlock();
   try {
-    status = ring->acquire(lease, WhenFull::block, Clock::now() + std::chrono::microseconds(200));
+    status = looked_at->acquire(lease, WhenFull::block, Clock::now() + std::chrono::microseconds(200));
   } catch (const Error& error) {
     lost = error.what();
   }
   lock.lock();
   if (!lost.empty()) incoming.hang_up(lost);
-  if (status == RingStatus::ok) give_back(std::move(lease));
+  if (status == RingStatus::ok && ring == looked_at) give_back(std::move(lease));
 }
 
 void LinkConsumer::State::give_back(WriteLease lease) {
   const std::uint32_t slot = lease.slot();
   leases[slot] = std::move(lease);
-  if (!claims.give_back(slot)) return;
+  if (!claims->give_back(slot)) return;
   static_cast<void>(link::send_message(socket.get(), link::encode(generation, link::Look{})));
 }
 
@@ -486,12 +519,17 @@ void LinkConsumer::State::give_back_until_closed(std::shared_ptr<State> state) {
     state->collect();
     // After a fault the application may never call next() again, nor end a lease. Its slots, and the frames that it is
     // offered, would stop the producer until the server is told.
-    if (const std::string lost = state->ring->device()->lost(); !lost.empty() && !state->incoming.gone) {
+    if (const std::string lost = state->device->lost(); !lost.empty() && !state->incoming.gone) {
       state->incoming.hang_up(lost);
+    }
+    if (auto last = std::exchange(state->last_rings, {}); !last.empty()) {
+      lock.unlock();
+      last.clear();
+      lock.lock();
     }
     // Until the server knows, it offers frames that no caller takes.
     if (state->closing) state->say_goodbye();
-    const bool holds = state->claims.held() > 0;
+    const bool holds = state->ring && state->claims->held() > 0;
     // A server that ends waits for slots that are held, or leaves them to the client. After a hang-up it would write
     // into them anew.
     if (state->closing && (!holds || state->incoming.discard())) break;
@@ -522,7 +560,7 @@ LinkConsumer::~LinkConsumer() {
   std::unique_lock lock(state_->mutex);
   state_->closing = true;
   if (state_->claimed) {
-    static_cast<void>(state_->claims.give_back(state_->claimed->slot));
+    static_cast<void>(state_->claims->give_back(state_->claimed->slot));
     state_->claimed.reset();
   }
   state_->collect();
@@ -531,7 +569,7 @@ LinkConsumer::~LinkConsumer() {
   // When no lease lives, or the connection is gone, the thread ends at once: the ring then ends here, and not in a
   // thread that may still run when the process exits. Otherwise the thread continues without this object.
   const Deadline end = Clock::now() + patience_at_end;
-  while ((state_->claims.held() == 0 || state_->incoming.gone) && Clock::now() < end) {
+  while ((!state_->ring || state_->claims->held() == 0 || state_->incoming.gone) && Clock::now() < end) {
     lock.unlock();
     if (state_->thread_over.wait_for(return_interval) == std::future_status::ready) return;
     lock.lock();
@@ -566,9 +604,10 @@ LinkNext LinkConsumer::wait_for(LinkFrame& frame, const std::function<LinkNext(s
   const std::shared_ptr<State> state = state_;
   if (!state->process.here()) [[unlikely]]
     return LinkNext::closed;
-  auto& asleep = state->memory->block().asleep;
   const auto spin = std::min<std::chrono::nanoseconds>(state->options.spin, longest_spin);
   std::unique_lock lock(state->mutex);
+  const std::shared_ptr<link::BlockMemory> memory = state->memory;  // take() may bring another one, and ends the call
+  auto& asleep = memory->block().asleep;
   state->begin_call();
   for (bool late = false, found = false;;) {
     // A frame that was seen is handed on first: slots that came back wait for the next call.
@@ -628,22 +667,28 @@ void LinkConsumer::interrupt() noexcept {
   state_->ring_bell();
 }
 
+std::shared_ptr<link::BlockMemory> LinkConsumer::State::block_memory() const {
+  if (!process.here()) return memory;  // the lock may be held for ever in this copy of the process
+  const std::lock_guard lock(mutex);
+  return memory;
+}
+
 bool LinkConsumer::revoked() const noexcept {
-  return state_->memory->block().revoked.load() != 0;
+  return state_->block_memory()->block().revoked.load() != 0;
 }
 bool LinkConsumer::cut_off() const noexcept {
-  return state_->is_cut_off();
+  return State::is_cut_off(*state_->block_memory());
 }
 std::function<bool()> LinkConsumer::asks_whether_cut_off() const {
-  return [memory = state_->memory] { return State::is_cut_off(*memory); };
+  return [memory = state_->block_memory()] { return State::is_cut_off(*memory); };
 }
 std::uint64_t LinkConsumer::passed_over() const noexcept {
-  return state_->memory->block().passed_over.load();
+  return state_->block_memory()->block().passed_over.load();
 }
 std::uint32_t LinkConsumer::held() const {
   if (!state_->process.here()) return 0;
   const std::lock_guard lock(state_->mutex);
-  return state_->claims.held();
+  return state_->ring ? state_->claims->held() : 0;
 }
 std::string LinkConsumer::why() const {
   if (!state_->process.here()) return {};
@@ -655,12 +700,9 @@ bool LinkConsumer::ended_well() const {
   const std::lock_guard lock(state_->mutex);
   return state_->incoming.ended && state_->incoming.ended_well;
 }
-bool LinkConsumer::moved() const {
-  if (!state_->process.here()) return false;
+std::shared_ptr<Ring> LinkConsumer::ring() const {
+  if (!state_->process.here()) return state_->ring;
   const std::lock_guard lock(state_->mutex);
-  return state_->incoming.ended && state_->incoming.moved;
-}
-const std::shared_ptr<Ring>& LinkConsumer::ring() const noexcept {
   return state_->ring;
 }
 std::uint64_t LinkConsumer::generation() const noexcept {
@@ -678,7 +720,7 @@ void LinkConsumer::State::ring_bell() const noexcept {
   static_cast<void>(!write(bell.get(), &one, sizeof one));
 }
 
-LinkNext LinkConsumer::hear(LinkFrame& frame, Deadline deadline) {
+LinkNext LinkConsumer::hear(LinkFrame& frame, Deadline deadline, Hear what) {
   const std::shared_ptr<State> state = state_;
   if (!state->process.here()) [[unlikely]]
     return LinkNext::closed;
@@ -689,6 +731,7 @@ LinkNext LinkConsumer::hear(LinkFrame& frame, Deadline deadline) {
     if (state->is_interrupted()) return LinkNext::interrupted;
     if (state->incoming.readable && !state->incoming.ended) state->read_incoming();
     if (state->incoming.take_urgent(frame)) return LinkNext::message;
+    if (what == Hear::rings && state->incoming.has_ring()) return LinkNext::ring;
     // A caller whose deadline has passed looks once all the same.
     if (late) return LinkNext::timeout;
     late = Clock::now() >= deadline;

@@ -34,17 +34,21 @@ namespace link {
 
 }  // namespace link
 
-/// A connection. The consumer's ring has the server's slots under the same numbers. Each slot is under a WriteLease
-/// here until the server shows a frame in it; the frame then goes through that ring. So leases and read fences are
-/// those of any ring.
+/// A connection. The consumer's ring has the slots of the server's ring under the same numbers. Each slot is under a
+/// WriteLease here until the server shows a frame in it; the frame then goes through that ring. So leases and read
+/// fences are those of any ring.
 struct LinkConsumer::State {
   /// Hands a frame on, whose slot is still under its WriteLease.
   using HandOver = std::function<LinkNext(std::uint32_t slot)>;
 
-  State(std::shared_ptr<Device> device, LinkConsumerOptions wanted, UniqueFd connection, const link::Welcome& welcome,
+  /// `on` null: the device of the server's memory.
+  State(std::shared_ptr<Device> on, LinkConsumerOptions wanted, UniqueFd connection, const link::Welcome& welcome,
         std::uint64_t server_generation, std::vector<UniqueFd>& fds);
   State(const State&) = delete;
   State& operator=(const State&) = delete;
+
+  /// The ring and the block that the server offers. Throws as connect().
+  void follow(const link::Welcome& welcome, std::vector<UniqueFd>& fds);
 
   // Under `mutex`.
   /// Give slots whose readers and fences are done back to the server.
@@ -56,6 +60,8 @@ struct LinkConsumer::State {
   /// Tell the server that this side ends. A full socket has no room for that: then it must be called again later.
   void say_goodbye();
   [[nodiscard]] bool claim();
+  /// Go on with the ring that is the next message. Precondition: no frame of this one is left.
+  void change();
   /// Take the next frame or message, in their order. Empty: nothing yet.
   [[nodiscard]] std::optional<LinkNext> take(LinkFrame& frame, const HandOver& hand_over);
   void ring_bell() const noexcept;
@@ -69,7 +75,7 @@ struct LinkConsumer::State {
   /// The thread: gives slots back while no thread calls next(), and ends the connection. It is never joined, because it
   /// may have to wait for a lease; it keeps the state alive. At the process's end it leaves the state as it is.
   static void give_back_until_closed(std::shared_ptr<State> state);
-  [[nodiscard]] bool is_cut_off() const noexcept { return is_cut_off(*memory); }
+  [[nodiscard]] std::shared_ptr<link::BlockMemory> block_memory() const;  ///< takes `mutex`
   [[nodiscard]] static bool is_cut_off(const link::BlockMemory& memory) noexcept {
     return memory.block().revoked.load() == static_cast<std::uint64_t>(link::Revoked::cut_off);
   }
@@ -77,17 +83,21 @@ struct LinkConsumer::State {
   const OwnProcess process;
   const LinkConsumerOptions options;
   const std::uint64_t generation;
+  const std::shared_ptr<Device> given;  ///< null: each ring is on the device of its memory
+  std::shared_ptr<Device> device;       ///< of the last ring
   UniqueFd socket;
   UniqueFd server;  ///< readable when the server's process has ended; may be empty
   UniqueFd bell;    ///< an eventfd of this process alone, for interrupt()
   /// Shared with callers that ask whether leases that outlive this object are cut off.
-  const std::shared_ptr<link::BlockMemory> memory;
-  std::shared_ptr<Ring> ring;
+  std::shared_ptr<link::BlockMemory> memory;
+  std::shared_ptr<Ring> ring;  ///< null: the server has none for now
+  /// Of the server before, for the thread to let go: their end waits for the GPU.
+  std::vector<std::shared_ptr<Ring>> last_rings;
   std::atomic<bool> interrupted{false};
 
   mutable std::mutex mutex;
   std::condition_variable changed;
-  link::Claims<std::atomic<std::uint64_t>> claims;
+  std::optional<link::Claims<std::atomic<std::uint64_t>>> claims;
   std::vector<WriteLease> leases;  ///< of each slot without a frame
   std::optional<link::Claimed> claimed;
   link::Incoming incoming;

@@ -39,8 +39,7 @@ std::uint64_t new_generation() {
   return number;
 }
 
-LinkServerOptions checked(const std::shared_ptr<Ring>& ring, LinkServerOptions options) {
-  if (!ring) throw Error(ErrorCode::invalid, "a link serves a ring, got none: create one with Ring::create");
+LinkServerOptions checked(LinkServerOptions options) {
   if (options.max_clients == 0 || options.max_clients > max_link_clients) {
     throw Error(ErrorCode::invalid, fmt::format("a link for {} clients requested, 1 to {} allowed: change max_clients",
                                                 options.max_clients, max_link_clients));
@@ -86,16 +85,16 @@ LinkServer::Seat::~Seat() {
 
 // Frames, in the producer's threads.
 
-LinkServer::State::State(std::shared_ptr<Ring> served, LinkServerOptions wanted)
-    : ring(std::move(served)),
-      options(checked(ring, std::move(wanted))),
+LinkServer::State::State(LinkServerOptions wanted)
+    : options(checked(std::move(wanted))),
       generation(new_generation()),
-      memory(link::describe(*ring->mapping(), memory_fd)),
-      seat(options),
-      listener(seat.listener()),
-      mark(link::mark(listener.fd(), generation)),
+      seat(std::in_place, options),
+      path(seat->listener().path()),
+      mark(link::mark(seat->listener().fd(), generation)),
       bell(link::make_bell()),
-      fan(ring->slots(), options.reserve, FreeSlot{this}) {}
+      fan(std::in_place, min_slots, options.reserve, FreeSlot{this}) {
+  options.address.reset();  // the seat has it, which may end earlier
+}
 
 LinkServer::State::~State() = default;
 
@@ -110,7 +109,7 @@ void LinkServer::State::collect(bool look_again) {
     if (now_ns != 0) take_time(index, slot, now_ns);
   };
   for (std::uint32_t index = 0; index < max_link_clients; ++index) {
-    if (clients[index] && !fan.reclaim(index, look_again, came_back)) {
+    if (clients[index] && !fan->reclaim(index, look_again, came_back)) {
       drop(index, link::Why::lied, "it gave back a slot that it did not have");
     }
   }
@@ -121,8 +120,8 @@ void LinkServer::State::drop(std::uint32_t index, link::Why why, const std::stri
   const std::int64_t began = monotonic_ns();
   Event event{describe(*gone), reason, why, nullptr};
   // Before the slots are free: a client that asks after reading must see it.
-  if (auto& shown = fan.client(index)) shown->queue.revoke(link::Revoked::cut_off);
-  fan.leave(index);
+  if (auto& shown = fan->client(index)) shown->queue.revoke(link::Revoked::cut_off);
+  fan->leave(index);
   counters.longest_reclaim_ns = std::max(counters.longest_reclaim_ns, monotonic_ns() - began);
   ++counters.disconnected;
   if (why == link::Why::lied) ++counters.liars;
@@ -139,11 +138,10 @@ void LinkServer::State::drop(std::uint32_t index, link::Why why, const std::stri
 
 LinkClient LinkServer::State::describe(const Client& client) {
   LinkClient who = client.who;
-  if (const auto& shown = fan.client(who.index)) {
-    who.shown = shown->shown;
-    who.dropped = shown->dropped;
+  if (const auto& shown = fan->client(who.index)) {
+    who.shown += shown->shown;
+    who.dropped += shown->dropped;
     who.slots = shown->queue.count();
-    who.ended = !fan.takes_frames(who.index);
   }
   return who;
 }
@@ -154,14 +152,14 @@ void LinkServer::State::refuse_long_message(const Client& client, std::size_t by
                    bytes, link::make_room(client.socket.get()), 2 * link::largest_message));
 }
 
-void LinkServer::State::deliver(Client& client, link::Bytes&& bytes) {
+void LinkServer::State::deliver(Client& client, link::Bytes&& bytes, std::vector<UniqueFd>&& fds) {
   // The service thread sends later what the socket has no room for. It also notices a socket that is gone.
   if (client.backlog.empty()) {
-    const link::Sent sent = link::send_message(client.socket.get(), bytes);
+    const link::Sent sent = send(client, bytes, fds);
     if (sent == link::Sent::too_long) refuse_long_message(client, bytes.size());
     if (sent != link::Sent::full) return;
   }
-  client.backlog.push_back(std::move(bytes));
+  client.backlog.push_back({std::move(bytes), std::move(fds)});
   if (client.backlog.size() > longest_backlog) {
     drop(client.who.index, link::Why::stalled, fmt::format("it left {} messages unread", longest_backlog));
     return;
@@ -170,11 +168,19 @@ void LinkServer::State::deliver(Client& client, link::Bytes&& bytes) {
   wake_service();
 }
 
+link::Sent LinkServer::State::send(const Client& client, const link::Bytes& bytes, const std::vector<UniqueFd>& fds) {
+  std::vector<int> numbers;
+  for (const UniqueFd& fd : fds) numbers.push_back(fd.get());
+  return link::send_message(client.socket.get(), bytes, numbers);
+}
+
 void LinkServer::State::send_to(Client& client, std::span<const std::byte> payload, bool at_once) {
   const std::uint32_t index = client.who.index;
   link::DataHead head;
-  head.before = at_once ? link::at_once : fan.client(index)->queue.next_ticket();
-  if (at_once) client.memory->block().urgent.fetch_add(1);
+  // A client without a queue has no frames that the message could be behind.
+  const auto& shown = fan->client(index);
+  head.before = at_once ? link::at_once : shown ? shown->queue.next_ticket() : client.end;
+  if (at_once) client.memory->block().urgent.store(++client.urgent);
   do {
     const auto part = payload.first(std::min(payload.size(), link::max_part));
     payload = payload.subspan(part.size());
@@ -185,21 +191,23 @@ void LinkServer::State::send_to(Client& client, std::span<const std::byte> paylo
   } while (!payload.empty() && clients[index].get() == &client);
 }
 
-void LinkServer::State::drain(Deadline deadline, bool for_frames) {
-  std::unique_lock lock(mutex);
-  ending = true;
+void LinkServer::State::say_goodbye() {
+  if (std::exchange(ending, true)) return;
   for (auto& client : clients) {
     if (!client) continue;
-    deliver(*client,
-            link::encode_reason(generation, link::MessageType::bye, moves ? link::Why::moved : link::Why::ended,
-                                moves ? "another ring follows" : "the server ended"));
+    deliver(*client, link::encode_reason(generation, link::MessageType::bye, link::Why::ended, "the server ended"));
   }
+}
+
+void LinkServer::State::drain(Deadline deadline, bool for_frames) {
+  std::unique_lock lock(mutex);
+  say_goodbye();
   const auto waits = [&] {
     const auto unsent = [](const auto& client) { return client && !client->backlog.empty(); };
-    return (for_frames && fan.busy() > 0) || std::any_of(clients.begin(), clients.end(), unsent);
+    return (for_frames && fan->busy() > 0) || std::any_of(clients.begin(), clients.end(), unsent);
   };
   while (waits() && Clock::now() < deadline) {
-    fan.want_returns();
+    fan->want_returns();
     collect(true);
     if (waits()) changed.wait_until(lock, std::min<Deadline>(deadline, Clock::now() + milliseconds(1)));
   }
@@ -209,12 +217,110 @@ std::vector<ReadLease> LinkServer::State::leave(Deadline deadline) {
   drain(deadline, false);
   const std::lock_guard lock(mutex);
   left = true;
+  return take_theirs();
+}
+
+std::vector<ReadLease> LinkServer::State::take_theirs() {
   collect(true);
   std::vector<ReadLease> theirs;
-  for (std::uint32_t slot = 0; slot < ring->slots(); ++slot) {
-    if (fan.holders(slot) != 0) theirs.push_back(std::move(leases[slot]));
+  for (std::uint32_t slot = 0; slot < slots(); ++slot) {
+    if (fan->holders(slot) != 0) theirs.push_back(std::move(leases[slot]));
   }
   return theirs;
+}
+
+link::Welcome LinkServer::State::welcome_to(std::uint32_t index) const {
+  link::Welcome welcome;
+  welcome.client = index;
+  welcome.slots = ring->slots();
+  welcome.slot_bytes = ring->slot_bytes();
+  welcome.slot_stride = ring->slot_stride();
+  welcome.block_bytes = link::block_bytes(ring->slots());
+  welcome.memory = memory;
+  return welcome;
+}
+
+/// Show the client the frames of the ring from here on, or tell it that there is none.
+void LinkServer::State::let_follow(Client& client) {
+  const std::uint32_t index = client.who.index;
+  client.is_behind = false;
+  send_ring(client);
+  if (ring && clients[index]) fan->join(index, clients[index]->memory->block(), clients[index]->who.leak);
+}
+
+/// Before it takes another frame of the ring before, the client looks at its socket, which may have what overtakes.
+void LinkServer::State::send_ring(Client& client) {
+  const std::uint32_t index = client.who.index;
+  link::NextRing next;
+  next.head.number = ++client.messages;
+  std::vector<UniqueFd> fds;
+  next.head.before = client.end;
+  std::unique_ptr<link::BlockMemory> block;
+  if (ring) {
+    try {
+      next.ring = welcome_to(index);
+      block = std::make_unique<link::BlockMemory>(ring->slots(), generation);
+      fds.push_back(link::copy_of(memory_fd.get()));
+      fds.push_back(link::copy_of(block->fd()));
+    } catch (const Error& error) {
+      drop(index, link::Why::full, error.what());
+      return;
+    }
+    block->block().urgent.store(client.urgent);
+  }
+  client.memory->block().urgent.store(client.urgent + 1);
+  if (block) client.memory = std::move(block);
+  deliver(client, link::encode(generation, next), std::move(fds));
+}
+
+void LinkServer::change(std::shared_ptr<Ring> ring, std::uint64_t earlier_frames) {
+  State& state = *state_;
+  if (!state.process.here()) [[unlikely]]
+    return;
+  UniqueFd fd;
+  const link::MemoryOffer memory = ring ? link::describe(*ring->mapping(), fd) : link::MemoryOffer();
+  const std::lock_guard order(state.order);
+  std::unique_lock lock(state.mutex);
+  std::vector<ReadLease> theirs = state.take_theirs();
+  if (!theirs.empty()) state.earlier.emplace_back(state.ring, std::move(theirs));
+  state.ring.swap(ring);
+  state.memory_fd = std::move(fd);
+  state.memory = memory;
+  state.earlier_frames = earlier_frames;
+  state.handed_on.newest = 0;
+  state.nobody_holds = {};
+  for (auto& client : state.clients) {
+    if (!client) continue;
+    client->who = state.describe(*client);  // counts go on
+    client->who.slots = 0;
+    if (const auto& shown = state.fan->client(client->who.index)) client->end = shown->queue.next_ticket();
+  }
+  state.fan.emplace(std::max(state.slots(), min_slots), state.options.reserve, State::FreeSlot{&state});
+  for (auto& client : state.clients) {
+    if (!client || client->who.ended) continue;
+    client->is_behind = client->who.leak != LinkLeak::no && !State::is_here(*client);
+    if (!client->is_behind) state.let_follow(*client);
+  }
+  state.changed.notify_all();
+  lock.unlock();
+  state.wake_service();  // who waits at the path
+}
+
+void LinkServer::close() {
+  State& state = *state_;
+  if (!state.process.here()) return;
+  {
+    const std::lock_guard lock(state.mutex);
+    state.say_goodbye();
+  }
+  state.closed = true;
+  state.wake_service();
+}
+
+void LinkServer::wake() noexcept {
+  if (!state_->process.here()) return;
+  state_->wants_turn = true;
+  state_->wake_service();
 }
 
 void LinkServer::State::stop() noexcept {
@@ -225,10 +331,10 @@ void LinkServer::State::stop() noexcept {
   const std::lock_guard lock(mutex);
   for (std::uint32_t index = 0; index < max_link_clients; ++index) {
     if (!clients[index]) continue;
-    if (auto& shown = fan.client(index); !left && shown && shown->queue.count() > 0) {
+    if (auto& shown = fan->client(index); !left && shown && shown->queue.count() > 0) {
       shown->queue.revoke(link::Revoked::server_ended);
     }
-    fan.leave(index);
+    fan->leave(index);
     // A child of fork() may hold the socket, too.
     shutdown(clients[index]->socket.get(), SHUT_RDWR);
     clients[index].reset();
@@ -237,11 +343,24 @@ void LinkServer::State::stop() noexcept {
 }
 
 std::unique_ptr<LinkServer> LinkServer::serve(std::shared_ptr<Ring> ring, LinkServerOptions options) {
-  auto server =
-      std::unique_ptr<LinkServer>(new LinkServer(std::make_unique<State>(std::move(ring), std::move(options))));
-  State* const state = server->state_.get();
-  state->service = start_thread("gpumap-server", "the link's server", [state] { state->serve(); });
+  if (!ring) throw Error(ErrorCode::invalid, "a link serves a ring, got none: create one with Ring::create");
+  auto server = std::unique_ptr<LinkServer>(new LinkServer(std::make_unique<State>(std::move(options))));
+  server->change(std::move(ring));
+  server->state_->start();
   return server;
+}
+
+std::unique_ptr<LinkServer> LinkServer::serve(LinkServerOptions options) {
+  auto server = std::unique_ptr<LinkServer>(new LinkServer(std::make_unique<State>(std::move(options))));
+  server->state_->start();
+  return server;
+}
+
+void LinkServer::State::start() {
+  const ThreadSchedule schedule = options.schedule != nullptr ? *options.schedule : schedule_of_started();
+  options.schedule = nullptr;
+  service = start_thread(
+      "gpumap-server", "the link's server", [this] { serve(); }, schedule);
 }
 
 LinkServer::LinkServer(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -264,7 +383,7 @@ Deadline LinkServer::State::end_of_linger() const {
   return Clock::now() + std::min<std::chrono::nanoseconds>(options.linger, std::chrono::hours(24));
 }
 
-RingStatus LinkServer::State::spin_for_slot(WriteLease& lease, Deadline end) {
+RingStatus LinkServer::State::spin_for_slot(Ring& of, WriteLease& lease, Deadline end) {
   [[maybe_unused]] constexpr int pauses = 16;  // between two looks at the words that the clients write
   RingStatus status = RingStatus::timeout;
   while (status == RingStatus::timeout && Clock::now() < end) {
@@ -275,7 +394,7 @@ RingStatus LinkServer::State::spin_for_slot(WriteLease& lease, Deadline end) {
       const std::lock_guard lock(mutex);
       collect(false);
     }
-    status = ring->acquire(lease, WhenFull::block, Deadline{});
+    status = of.acquire(lease, WhenFull::block, Deadline{});
   }
   return status;
 }
@@ -300,47 +419,59 @@ RingStatus LinkServer::acquire(WriteLease& lease, WhenFull when_full, Deadline d
     if (!lacks && state.no_slot_since.load(std::memory_order_relaxed).count() != 0) state.no_slot_since.store({});
     return status;
   };
+  std::shared_ptr<Ring> ring;
   for (;;) {
-    const RingStatus status = state.ring->acquire(lease, WhenFull::block, Deadline{});
+    {
+      const std::lock_guard lock(state.mutex);
+      ring = state.ring;
+    }
+    if (!ring) return RingStatus::closed;
+    const RingStatus status = ring->acquire(lease, WhenFull::block, Deadline{});
     if (status != RingStatus::timeout) return settled(status);
     const Deadline now = Clock::now();
     Clock::duration since{};
     if (state.no_slot_since.compare_exchange_strong(since, now.time_since_epoch())) since = now.time_since_epoch();
     {
       const std::lock_guard lock(state.mutex);
-      if (state.fan.make_room(when_full == WhenFull::drop_oldest)) continue;
+      if (state.fan->make_room(when_full == WhenFull::drop_oldest)) continue;
       if (state.end_stall(Deadline(since))) continue;
     }
-    if (when_full != WhenFull::block) return settled(state.ring->acquire(lease, WhenFull::drop_newest));
+    if (when_full != WhenFull::block) return settled(ring->acquire(lease, WhenFull::drop_newest));
     if (deadline <= now) return RingStatus::timeout;
     if (!waits) {
       // A caller that spins collects slots itself, so no client and no thread here is woken.
-      const auto spin = std::min<std::chrono::nanoseconds>(state.ring->spin(), longest_spin);
-      const RingStatus spun = state.spin_for_slot(lease, std::min<Deadline>(deadline, now + spin));
+      const auto spin = std::min<std::chrono::nanoseconds>(ring->spin(), longest_spin);
+      const RingStatus spun = state.spin_for_slot(*ring, lease, std::min<Deadline>(deadline, now + spin));
       if (spun != RingStatus::timeout || deadline <= Clock::now()) return settled(spun);
       waits = std::make_unique<Waiting>(state);
     }
     {
       // In this order: a slot that comes back after the look is reported by a message to the service thread.
       const std::lock_guard lock(state.mutex);
-      state.fan.want_returns();
+      state.fan->want_returns();
       state.collect(false);
     }
     Deadline look = std::min<Deadline>(deadline, now + second_look);
     const auto limit = state.options.stall_limit;
     if (limit.count() > 0 && limit < second_look) look = std::min<Deadline>(look, now + limit);
-    const RingStatus after = state.ring->acquire(lease, WhenFull::block, look);
+    const RingStatus after = ring->acquire(lease, WhenFull::block, look);
     if (after != RingStatus::timeout) return settled(after);
   }
 }
 
 void LinkServer::publish(WriteLease& lease, const FrameInfo& info) {
-  state_->ring->publish(lease, info);
+  std::shared_ptr<Ring> ring;
+  {
+    const std::lock_guard lock(state_->mutex);
+    ring = state_->ring;
+  }
+  if (!ring) throw Error(ErrorCode::invalid, "a frame for a link that has no ring now: change() brings one");
+  ring->publish(lease, info);
   hand_on();
 }
 
 void LinkServer::State::show(ReadLease lease, std::span<const std::byte> note, std::unique_lock<std::mutex>& lock) {
-  fan.expect_publish(lease.slot());
+  fan->expect_publish(lease.slot());
   // A frame whose upload hangs is dropped: the ring keeps its slot until the upload is done.
   bool hangs = false;
   if (const Fence& written = lease.written(); !written.signalled()) {
@@ -358,9 +489,9 @@ void LinkServer::State::show(ReadLease lease, std::span<const std::byte> note, s
   ++handed_on.frames;
   handed_on.bytes += shown.info.bytes;
   handed_on.newest = shown.info.sequence;
-  shown.info.sequence += options.earlier_frames;
+  shown.info.sequence += earlier_frames;
   leases[slot] = std::move(lease);
-  fan.publish(
+  fan->publish(
       slot,
       [&](std::uint32_t index) -> const link::Shown& {
         shown.messages = clients[index]->messages;
@@ -371,7 +502,7 @@ void LinkServer::State::show(ReadLease lease, std::span<const std::byte> note, s
         ++counters.wakes;
         static_cast<void>(link::send_message(clients[index]->socket.get(), link::encode(generation, link::Look{})));
       });
-  if (fan.holders(slot) == 0) ++handed_on.unseen;
+  if (fan->holders(slot) == 0) ++handed_on.unseen;
 }
 
 void LinkServer::State::collect_after_frames() {
@@ -381,8 +512,8 @@ void LinkServer::State::collect_after_frames() {
   if (asks && !takes_times()) return;
   collect(false);
   // A caller may soon wait for a slot at the ring itself, where only the service thread collects.
-  if (fan.busy() + 1 < ring->slots() && !takes_times()) return;
-  fan.want_returns();
+  if (fan->busy() + 1 < slots() && !takes_times()) return;
+  fan->want_returns();
   collect(false);
 }
 
@@ -392,7 +523,7 @@ void LinkServer::hand_on() {
     return;
   const std::lock_guard order(state.order);
   std::unique_lock lock(state.mutex);
-  for (;;) {
+  while (state.ring) {
     ReadLease lease;
     if (state.ring->receive(lease, Deadline{}) != RingStatus::ok) break;
     state.show(std::move(lease), {}, lock);
@@ -404,15 +535,15 @@ void LinkServer::show(ReadLease lease, std::span<const std::byte> note) {
   State& state = *state_;
   if (!state.process.here()) [[unlikely]]
     return;
-  if (lease && lease.ring() != state.ring.get()) {
-    throw Error(ErrorCode::invalid, "a frame of another ring than the link serves: serve that ring");
-  }
   if (note.size() > max_link_note) {
     throw Error(ErrorCode::invalid, fmt::format("a note of {} bytes with a frame, at most {} allowed: send a message",
                                                 note.size(), max_link_note));
   }
   const std::lock_guard order(state.order);
   std::unique_lock lock(state.mutex);
+  if (lease && lease.ring() != state.ring.get()) {
+    throw Error(ErrorCode::invalid, "a frame of another ring than the link serves: serve that ring");
+  }
   if (lease) state.show(std::move(lease), note, lock);
   state.collect_after_frames();
 }
@@ -438,7 +569,7 @@ bool LinkServer::wait_for_client(Deadline deadline) {
   std::unique_lock lock(state_->mutex);
   const auto somebody_takes_frames = [this] {
     std::uint32_t index = 0;
-    while (index < max_link_clients && !state_->fan.takes_frames(index)) ++index;
+    while (index < max_link_clients && !state_->fan->takes_frames(index)) ++index;
     return index < max_link_clients;
   };
   while (!somebody_takes_frames()) {
@@ -450,7 +581,7 @@ bool LinkServer::wait_for_client(Deadline deadline) {
 }
 
 const std::string& LinkServer::path() const noexcept {
-  return state_->listener.path();
+  return state_->path;
 }
 std::uint64_t LinkServer::generation() const noexcept {
   return state_->generation;
@@ -496,6 +627,16 @@ void LinkServer::State::answer(const LinkQuestion& question, std::span<const std
   deliver(*client, link::encode_answer(generation, {question.number}, text));
 }
 
+bool LinkServer::all_follow(Whom whom) const {
+  if (!state_->process.here()) return true;
+  const std::lock_guard lock(state_->mutex);
+  return std::none_of(state_->clients.begin(), state_->clients.end(), [whom](const auto& client) {
+    if (!client) return false;
+    const bool counts = whom == Whom::all && !client->who.ended && !client->is_behind;
+    return State::holds_up(*client) || (counts && !State::is_here(*client));
+  });
+}
+
 /// Whether the client's backlog must not grow further.
 bool LinkServer::State::leaves_unread(const std::unique_ptr<Client>& client) {
   return client && client->who.leak == LinkLeak::no && client->backlog.size() > enough_unread;
@@ -521,7 +662,15 @@ void LinkServer::end_unread() {
   if (!state.process.here()) return;
   const std::lock_guard lock(state.mutex);
   for (std::uint32_t index = 0; index < max_link_clients; ++index) {
-    if (!State::leaves_unread(state.clients[index])) continue;
+    const auto& client = state.clients[index];
+    if (client && State::holds_up(*client)) {
+      state.drop(
+          index, link::Why::stalled,
+          "it keeps frames of the last ring while the producer waits to go on with another one: it is stopped or "
+          "paused, or too slow for a client that may miss nothing");
+      continue;
+    }
+    if (!State::leaves_unread(client)) continue;
     state.drop(index, link::Why::stalled,
                fmt::format("it left {} messages unread while the producer waited for it: it is stopped or paused, or "
                            "too slow for a client that may miss nothing",
@@ -534,13 +683,7 @@ void LinkServer::withdraw_all() {
     return;
   const std::lock_guard order(state_->order);
   const std::lock_guard lock(state_->mutex);
-  state_->fan.withdraw_all();
-}
-
-void LinkServer::announce_successor() {
-  if (!state_->process.here()) return;
-  const std::lock_guard lock(state_->mutex);
-  state_->moves = true;
+  state_->fan->withdraw_all();
 }
 
 void LinkServer::forget(std::uint32_t keep) {
@@ -554,7 +697,7 @@ bool LinkServer::make_room() {
   if (!state.process.here()) [[unlikely]]
     return false;
   const std::lock_guard lock(state.mutex);
-  return state.fan.make_room(true);
+  return state.fan->make_room(true);
 }
 
 /// The clients that hold the oldest frame. Clients that may miss frames have only their share of the slots, so they are
@@ -567,10 +710,10 @@ std::uint32_t LinkServer::State::who_stalls(std::uint64_t& oldest) const {
   for (const std::uint32_t among : {may_stall, ~0U}) {
     std::uint32_t holders = 0;
     oldest = std::numeric_limits<std::uint64_t>::max();
-    for (std::uint32_t slot = 0; slot < ring->slots(); ++slot) {
-      if ((fan.holders(slot) & among) == 0 || leases[slot].info().sequence >= oldest) continue;
+    for (std::uint32_t slot = 0; slot < slots(); ++slot) {
+      if ((fan->holders(slot) & among) == 0 || leases[slot].info().sequence >= oldest) continue;
       oldest = leases[slot].info().sequence;
-      holders = fan.holders(slot) & among;
+      holders = fan->holders(slot) & among;
     }
     if (holders != 0) return holders;
   }
@@ -578,14 +721,14 @@ std::uint32_t LinkServer::State::who_stalls(std::uint64_t& oldest) const {
 }
 
 bool LinkServer::State::end_stall(Deadline since) {
-  const std::uint32_t before = fan.busy();
+  const std::uint32_t before = fan->busy();
   collect(true);
   const Deadline now = Clock::now();
   // Clients without slots keep nobody waiting: then the producer waits for its own frames.
   if (before == 0) nobody_holds = now;
   const auto waited = now - std::max(since, nobody_holds);
   if (options.stall_limit.count() > 0 && waited >= options.stall_limit) {
-    while (fan.busy() == before) {
+    while (fan->busy() == before) {
       std::uint64_t oldest = 0;
       const std::uint32_t holders = who_stalls(oldest);
       if (holders == 0) break;  // the producer holds all slots
@@ -598,7 +741,7 @@ bool LinkServer::State::end_stall(Deadline since) {
       }
     }
   }
-  return fan.busy() != before;
+  return fan->busy() != before;
 }
 
 std::optional<LinkClient> LinkServer::who_stalls() const {

@@ -81,13 +81,20 @@ struct LinkServer::State {
     link::Peer peer;
     Deadline until;
   };
+  struct Outgoing {
+    link::Bytes bytes;
+    std::vector<UniqueFd> fds{};
+  };
   struct Client {
     UniqueFd socket;
     UniqueFd process;  ///< readable when the process has ended; may be empty
     LinkClient who;
-    std::unique_ptr<link::BlockMemory> memory;
+    std::unique_ptr<link::BlockMemory> memory;  ///< of the ring, or of the last one
     std::uint64_t messages = 0;
-    std::deque<link::Bytes> backlog;                          ///< messages that its socket had no room for
+    bool is_behind = false;                                   ///< it gets no ring until it has come to its last one
+    std::uint64_t end = 0;                                    ///< the ticket behind the last frame, without a queue
+    std::uint64_t urgent = 0;                                 ///< messages that overtook
+    std::deque<Outgoing> backlog;                             ///< what its socket had no room for
     std::uint32_t asked = 0;                                  ///< questions without an answer
     std::uint64_t timed = 0;                                  ///< frames that came back while latencies were taken
     std::uint64_t timed_ns = 0;                               ///< the sum of their times
@@ -110,7 +117,7 @@ struct LinkServer::State {
     void operator()(std::uint32_t slot) const noexcept { state->leases[slot] = ReadLease(); }
   };
 
-  State(std::shared_ptr<Ring> served, LinkServerOptions wanted);
+  explicit State(LinkServerOptions wanted);
   ~State();
   State(const State&) = delete;
   State& operator=(const State&) = delete;
@@ -118,7 +125,7 @@ struct LinkServer::State {
   /// Under `order` and `mutex`, which `lock` has; it is let go while the frame's upload is waited for.
   void show(ReadLease lease, std::span<const std::byte> note, std::unique_lock<std::mutex>& lock);
   /// Acquire without sleeping, and collect meanwhile.
-  [[nodiscard]] RingStatus spin_for_slot(WriteLease& lease, Deadline end);
+  [[nodiscard]] RingStatus spin_for_slot(Ring& of, WriteLease& lease, Deadline end);
 
   // Under `mutex`.
   void collect(bool look_again);
@@ -128,7 +135,22 @@ struct LinkServer::State {
   [[nodiscard]] std::uint32_t who_stalls(std::uint64_t& oldest) const;  ///< one bit for each client
   void drop(std::uint32_t index, link::Why why, const std::string& reason);
   void refuse_long_message(const Client& client, std::size_t bytes);  ///< drops the client
-  void deliver(Client& client, link::Bytes&& bytes);
+  void deliver(Client& client, link::Bytes&& bytes, std::vector<UniqueFd>&& fds = {});
+  [[nodiscard]] link::Welcome welcome_to(std::uint32_t index) const;  ///< precondition: there is a ring
+  void send_ring(Client& client);
+  /// Whether it has come to the last ring that it got.
+  [[nodiscard]] static bool is_here(const Client& client) { return client.memory->block().here.load() != 0; }
+  void let_follow(Client& client);
+  /// It may miss nothing, and is not there.
+  [[nodiscard]] static bool holds_up(const Client& client) {
+    return client.who.leak == LinkLeak::no && !client.who.ended && !is_here(client);
+  }
+  [[nodiscard]] std::uint32_t slots() const noexcept { return ring ? ring->slots() : 0; }
+  /// What clients hold, or may still take, of the ring.
+  [[nodiscard]] std::vector<ReadLease> take_theirs();
+  void say_goodbye();
+  [[nodiscard]] static link::Sent send(const Client& client, const link::Bytes& bytes,
+                                       const std::vector<UniqueFd>& fds);
   [[nodiscard]] static bool leaves_unread(const std::unique_ptr<Client>& client);
   void look_for_unread() noexcept;  ///< after each change of a backlog
   void send_to(Client& client, std::span<const std::byte> payload, bool at_once = false);
@@ -144,6 +166,7 @@ struct LinkServer::State {
   [[nodiscard]] Deadline end_of_linger() const;
   void stop() noexcept;
 
+  void start();
   // The service thread, in link_server_thread.cpp.
   void serve();
   [[nodiscard]] bool accept_all();
@@ -165,26 +188,29 @@ struct LinkServer::State {
   void flush(Client& client);
   /// Answer the client that asked, if it is still connected.
   void answer(const LinkQuestion& question, std::span<const std::byte> text);
-  void tell();
+  bool tell();  ///< true: a client came or went
   void report_to(const Newcomer& observer);
   [[nodiscard]] link::Bytes make_report(Deadline now);
 
   const OwnProcess process;
-  const std::shared_ptr<Ring> ring;
-  const LinkServerOptions options;
+  LinkServerOptions options;  ///< as they were given, but without the address
   const std::uint64_t generation;
-  UniqueFd memory_fd;
-  const link::MemoryOffer memory;
-  const Seat seat;
-  link::Listener& listener;
-  const UniqueFd mark;  ///< observers find the listener by it; may be empty
-  UniqueFd bell;        ///< an eventfd of this process alone, for the service thread
+  std::optional<Seat> seat;  ///< empty: nobody comes any more. The service thread's
+  const std::string path;
+  UniqueFd mark;  ///< observers find the listener by it; may be empty. The service thread's
+  UniqueFd bell;  ///< an eventfd of this process alone, for the service thread
 
   std::mutex order;  ///< held while frames are taken from the ring and shown
   mutable std::mutex mutex;
   std::condition_variable changed;
+  std::shared_ptr<Ring> ring;  ///< null: there is none for now. Changes under `order`, too
+  std::uint64_t earlier_frames = 0;
+  UniqueFd memory_fd;
+  link::MemoryOffer memory;
   std::array<ReadLease, max_slots> leases;
-  link::FanOut<Word, FreeSlot> fan;
+  std::optional<link::FanOut<Word, FreeSlot>> fan;  ///< of the ring; never empty
+  /// Slots of the rings before that clients still have, or may take, kept for as long as a writer could get them.
+  std::list<std::pair<std::weak_ptr<Ring>, std::vector<ReadLease>>> earlier;
   std::array<std::unique_ptr<Client>, max_link_clients> clients;
   std::map<std::uint32_t, link::Bytes> kept;
   LinkCounters counters;
@@ -195,8 +221,7 @@ struct LinkServer::State {
   std::vector<LinkQuestion> questions;
   bool asks_here = false;  ///< slots are acquired through the server, not at the ring itself
   bool ending = false;
-  bool moves = false;  ///< another server follows
-  bool left = false;   ///< clients keep what they have
+  bool left = false;  ///< clients keep what they have
 
   // The service thread's.
   std::list<Newcomer> newcomers;
@@ -205,6 +230,8 @@ struct LinkServer::State {
   Deadline report_until{};  ///< until then last_report is used
 
   std::atomic<bool> stopping{false};
+  std::atomic<bool> closed{false};        ///< close() was called
+  std::atomic<bool> wants_turn{false};    ///< on_turn is called soon
   std::atomic<std::uint32_t> waiting{0};  ///< producers
   Deadline nobody_holds{};                ///< the last time that end_stall() found that no client holds a slot
   std::atomic<Deadline::duration> no_slot_since{

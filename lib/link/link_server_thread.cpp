@@ -57,11 +57,22 @@ void LinkServer::State::serve() {
   // Rows of `polled`: the bell, the listener, one for each newcomer, then two for each of `members`.
   std::vector<pollfd> polled;
   std::vector<std::pair<std::uint32_t, const Client*>> members;
+  Deadline next_turn{};
   bool starved = false;  // no descriptor is left: connections wait for one turn
   while (!stopping.load()) {
+    if (closed && seat) {
+      newcomers.clear();
+      mark = UniqueFd();
+      seat.reset();
+    }
     // A connection that cannot be accepted now would keep poll() from sleeping.
+    bool serves = false;
+    {
+      const std::lock_guard lock(mutex);
+      serves = seat && ring;
+    }
     const bool accepts = !std::exchange(starved, false);
-    polled.assign({{bell.get(), POLLIN, 0}, {accepts ? listener.fd() : -1, POLLIN, 0}});
+    polled.assign({{bell.get(), POLLIN, 0}, {accepts && serves ? seat->listener().fd() : -1, POLLIN, 0}});
     members.clear();
     for (const Newcomer& newcomer : newcomers) polled.push_back({newcomer.socket.get(), POLLIN, 0});
     const std::size_t first_member = polled.size();
@@ -71,7 +82,7 @@ void LinkServer::State::serve() {
     std::erase_if(allowances, [now](const auto& one) { return one.second.is_full(now); });
     {
       const std::lock_guard lock(mutex);
-      busy = busy || fan.busy() > 0 || waiting.load() > 0;
+      busy = busy || fan->busy() > 0 || waiting.load() > 0;
       for (std::uint32_t index = 0; index < max_link_clients; ++index) {
         if (!clients[index]) continue;
         const bool may_speak = allowance_of(*clients[index]).any(now);
@@ -82,7 +93,8 @@ void LinkServer::State::serve() {
         members.emplace_back(index, clients[index].get());
       }
     }
-    const int patience = times_out ? time_out_ms : busy ? second_look_ms : 10 * second_look_ms;
+    int patience = times_out ? time_out_ms : busy ? second_look_ms : 10 * second_look_ms;
+    if (options.on_turn) patience = std::min(patience, static_cast<int>(options.turn.count()));
     const int ready = poll(polled.data(), polled.size(), patience);
     if ((polled[0].revents & POLLIN) != 0) {
       std::uint64_t count = 0;
@@ -96,19 +108,33 @@ void LinkServer::State::serve() {
       // Another thread may have dropped it meanwhile.
       if (clients[index].get() == client && (revents != 0 || ended)) listen_to(index, revents, ended);
     }
-    greet();
+    if (serves) greet();
     if ((polled[1].revents & POLLIN) != 0) starved = !accept_all();
+    decltype(earlier) over;  // their end takes a while
     {
       const std::lock_guard lock(mutex);
       collect(ready == 0);
       if (waiting.load() > 0 || takes_times()) {
         // Once more, so that no slot that comes back between the look and the request is missed.
-        fan.want_returns();
+        fan->want_returns();
         collect(false);
       }
       changed.notify_all();
+      for (auto& client : clients) {
+        if (client && client->is_behind && is_here(*client)) let_follow(*client);
+      }
+      for (auto one = earlier.begin(); one != earlier.end();) {
+        const auto at = one++;
+        if (at->first.expired()) over.splice(over.end(), earlier, at);
+      }
     }
-    tell();
+    const bool told = tell();
+    if (!options.on_turn) continue;
+    // Clients that give slots back wake this thread more often, with each frame.
+    const Deadline after = Clock::now();
+    if (!wants_turn.exchange(false) && !told && after < next_turn) continue;
+    next_turn = after + options.turn;
+    options.on_turn();
   }
 }
 
@@ -116,7 +142,7 @@ void LinkServer::State::serve() {
 bool LinkServer::State::accept_all() {
   // A refused connection takes no place and may come again at once, so the turns are bounded.
   for (int turn = 0; turn < accepted_a_turn; ++turn) {
-    UniqueFd socket = listener.accept();
+    UniqueFd socket = seat->listener().accept();
     if (!socket) return errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM;
     try {
       Newcomer newcomer{std::move(socket), {}, Clock::now() + time_for_hello};
@@ -191,7 +217,7 @@ LinkServer::State::Allowance& LinkServer::State::allowance_of(const Client& clie
 }
 
 std::optional<std::uint32_t> LinkServer::State::place_for(pid_t pid, NoPlace& refusal) const {
-  if (ending) {
+  if (ending || !ring) {
     refusal = {link::Why::ended, "the server ends"};
     return std::nullopt;
   }
@@ -220,21 +246,26 @@ void LinkServer::State::admit(Newcomer& newcomer, const link::Hello& hello) {
   // Before memory is allocated for it: a refused client may come again at once.
   NoPlace refusal;
   std::optional<std::uint32_t> place;
+  std::shared_ptr<Ring> served;
   {
     const std::lock_guard lock(mutex);
     place = place_for(newcomer.peer.pid, refusal);
+    served = ring;
   }
   if (!place) {
     refuse(newcomer, refusal.why, refusal.text);
     return;
   }
   auto client = std::make_unique<Client>();
-  try {
-    client->memory = std::make_unique<link::BlockMemory>(ring->slots(), generation);
-  } catch (const Error& error) {
-    refuse(newcomer, link::Why::full, error.what());
-    return;
-  }
+  const auto make_block = [&] {
+    try {
+      client->memory = std::make_unique<link::BlockMemory>(served->slots(), generation);
+    } catch (const Error& error) {
+      place.reset();
+      refusal = {link::Why::full, error.what()};
+    }
+  };
+  make_block();
   client->process = link::watch_process(newcomer.peer.pid);
   client->who.pid = newcomer.peer.pid;
   client->who.uid = newcomer.peer.uid;
@@ -242,27 +273,25 @@ void LinkServer::State::admit(Newcomer& newcomer, const link::Hello& hello) {
   client->who.leak = leak;
 
   std::unique_lock lock(mutex);
-  place = place_for(newcomer.peer.pid, refusal);
+  if (place) place = place_for(newcomer.peer.pid, refusal);
+  if (place && ring != served) {  // it was changed meanwhile
+    served = ring;
+    make_block();
+  }
   if (!place) {
     lock.unlock();
     refuse(newcomer, refusal.why, refusal.text);
     return;
   }
   const std::uint32_t index = *place;
-  link::Welcome welcome;
-  welcome.client = index;
-  welcome.slots = ring->slots();
-  welcome.slot_bytes = ring->slot_bytes();
-  welcome.slot_stride = ring->slot_stride();
-  welcome.block_bytes = link::block_bytes(ring->slots());
-  welcome.memory = memory;
+  const link::Welcome welcome = welcome_to(index);
   const int fds[] = {memory_fd.get(), client->memory->fd()};
   if (link::send_message(newcomer.socket.get(), link::encode(generation, welcome), fds) != link::Sent::ok) return;
   client->socket = std::move(newcomer.socket);
   client->who.index = index;
   client->who.connection = ++counters.connected;
   clients[index] = std::move(client);
-  fan.join(index, clients[index]->memory->block(), leak, welcome.first_ticket);
+  fan->join(index, clients[index]->memory->block(), leak, welcome.first_ticket);
   events.push_back({clients[index]->who, {}, {}, nullptr});
   for (const auto& [key, message] : kept) {
     if (clients[index]) send_to(*clients[index], message);
@@ -288,9 +317,11 @@ void LinkServer::State::listen_to(std::uint32_t index, short revents, bool proce
     const auto message = received == link::Received::message ? link::parse({buffer.data(), bytes}) : std::nullopt;
     const bool known = message && message->generation == generation;
     const bool looks = known && std::holds_alternative<link::Look>(message->body);
-    if (!looks || !fan.client(index)->queue.takes_look()) allowance.take();
+    auto& shown = fan->client(index);
+    if (!looks || !shown || !shown->queue.takes_look()) allowance.take();
     if (known && std::holds_alternative<link::Bye>(message->body)) {
-      fan.stop_offering(index);
+      client.who.ended = true;
+      fan->stop_offering(index);
     } else if (const auto* ask = known ? std::get_if<link::Ask>(&message->body) : nullptr) {
       take_question(client, *ask);
     } else if (!looks) {
@@ -315,18 +346,19 @@ void LinkServer::State::take_question(Client& client, const link::Ask& ask) {
 
 void LinkServer::State::flush(Client& client) {
   while (!client.backlog.empty()) {
-    const link::Sent sent = link::send_message(client.socket.get(), client.backlog.front());
+    const link::Sent sent = send(client, client.backlog.front().bytes, client.backlog.front().fds);
     if (sent == link::Sent::full) return;
     if (sent == link::Sent::too_long) {
-      refuse_long_message(client, client.backlog.front().size());
+      refuse_long_message(client, client.backlog.front().bytes.size());
       return;
     }
     client.backlog.pop_front();
     look_for_unread();
+    wants_turn = true;
   }
 }
 
-void LinkServer::State::tell() {
+bool LinkServer::State::tell() {
   std::vector<Event> now;
   std::vector<LinkQuestion> asked;
   {
@@ -336,21 +368,21 @@ void LinkServer::State::tell() {
   }
   for (const Event& event : now) {
     if (event.gone && event.why != link::Why::ended) {
-      std::fprintf(stderr, "gpumap: link %s: client %u (%s, process %d) is disconnected: %s\n",
-                   printable(listener.path()).c_str(), event.who.index, event.who.name.c_str(),
-                   static_cast<int>(event.who.pid), event.reason.c_str());
+      std::fprintf(stderr, "gpumap: link %s: client %u (%s, process %d) is disconnected: %s\n", printable(path).c_str(),
+                   event.who.index, event.who.name.c_str(), static_cast<int>(event.who.pid), event.reason.c_str());
     }
     if (options.on_client) options.on_client(event.who, event.reason);
   }
   for (LinkQuestion& question : asked) {
     if (!options.on_question(question)) answer(question, {});
   }
+  return !now.empty();
 }
 
 // What a server tells its observers.
 
 bool LinkServer::State::takes_times() const noexcept {
-  return ring->stamping() && Clock::now() < watched_until;
+  return ring && ring->stamping() && Clock::now() < watched_until;
 }
 
 void LinkServer::State::take_time(std::uint32_t index, std::uint32_t slot, std::int64_t now_ns) noexcept {
@@ -375,21 +407,22 @@ link::Bytes LinkServer::State::make_report(Deadline now) {
   std::vector<link::ClientFigures> all;
   all.reserve(max_link_clients);
   figures.program = link::to_name(program_invocation_short_name);
+
+  const std::lock_guard lock(mutex);
+  if (!ring) return {};
   figures.slots = ring->slots();
   figures.slot_bytes = ring->slot_bytes();
   figures.transport = static_cast<std::uint32_t>(ring->transport());
   figures.stamps = ring->stamping() ? 1 : 0;
   const RingCounters counted = ring->counters();
   figures.dropped = counted.overtaken + (options.dropped != nullptr ? options.dropped->load() : counted.refused);
-
-  const std::lock_guard lock(mutex);
   ++counters.observed;
   collect(false);  // an observer gets no times of slots that came back before it watched
   watched_until = now + watch_time;
   const std::int64_t now_ns = monotonic_ns();
   figures.at_ns = static_cast<std::uint64_t>(now_ns);
   figures.queued = ring->queued();
-  figures.busy = fan.busy();
+  figures.busy = fan->busy();
   figures.frames = handed_on.frames;
   figures.bytes = handed_on.bytes;
   figures.unseen = handed_on.unseen;
@@ -400,7 +433,7 @@ link::Bytes LinkServer::State::make_report(Deadline now) {
   };
   std::array<Oldest, max_link_clients> oldest{};
   for (std::uint32_t slot = 0; slot < figures.slots; ++slot) {
-    const std::uint32_t holders = fan.holders(slot);
+    const std::uint32_t holders = fan->holders(slot);
     if (holders == 0) continue;
     const FrameInfo& info = leases[slot].info();
     for (std::uint32_t index = 0; index < max_link_clients; ++index) {

@@ -265,6 +265,15 @@ UniqueFd Listener::accept() const noexcept {
   return fd;
 }
 
+UniqueFd copy_of(int fd) {
+  UniqueFd copy(fcntl(fd, F_DUPFD_CLOEXEC, 0));
+  if (!copy) {
+    const int cause = errno;
+    throw Error(code_of_errno(cause), fmt::format("no descriptor for a link: {}", std::strerror(cause)), more_files);
+  }
+  return copy;
+}
+
 UniqueFd make_bell() {
   UniqueFd bell(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!bell) {

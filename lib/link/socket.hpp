@@ -25,6 +25,9 @@ struct Peer {
 /// other end. Empty when the kernel gives none.
 [[nodiscard]] UniqueFd watch_process(pid_t pid) noexcept;
 
+/// Another descriptor of the same file. Throws Error(no_resources | io).
+[[nodiscard]] UniqueFd copy_of(int fd);
+
 /// An eventfd, by which a thread is woken that polls. Throws Error.
 [[nodiscard]] UniqueFd make_bell();
 

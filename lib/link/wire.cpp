@@ -94,7 +94,7 @@ template <typename Kind>
 std::optional<Kind> take_reason(std::span<const std::byte> bytes) noexcept {
   Reason reason;
   if (!take(bytes, reason) || reason.length > text_bytes) return std::nullopt;
-  if (reason.why < static_cast<std::uint32_t>(Why::ended) || reason.why > static_cast<std::uint32_t>(Why::moved)) {
+  if (reason.why < static_cast<std::uint32_t>(Why::ended) || reason.why > static_cast<std::uint32_t>(Why::version)) {
     return std::nullopt;
   }
   if (!is_printable({reason.text.data(), reason.length})) return std::nullopt;
@@ -160,6 +160,14 @@ std::optional<Message> parse(std::span<const std::byte> bytes, bool* other_versi
       message.body = *data;
       return message;
     }
+    case MessageType::ring: {
+      NextRing next;
+      if (!take(rest, next) || next.head.rest != 0 || (next.ring.slots != 0 && !plausible(next.ring))) {
+        return std::nullopt;
+      }
+      message.body = next;
+      return message;
+    }
     case MessageType::ask: {
       const auto ask = take_text<Ask>(rest, max_link_question);
       if (!ask) return std::nullopt;
@@ -207,6 +215,9 @@ Bytes encode(std::uint64_t generation, const Hello& hello) {
 }
 Bytes encode(std::uint64_t generation, const Welcome& welcome) {
   return encode_fixed(generation, MessageType::welcome, &welcome, sizeof welcome);
+}
+Bytes encode(std::uint64_t generation, const NextRing& next) {
+  return encode_fixed(generation, MessageType::ring, &next, sizeof next);
 }
 Bytes encode(std::uint64_t generation, const Look& look) {
   return encode_fixed(generation, MessageType::look, &look, 0);

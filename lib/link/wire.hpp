@@ -33,13 +33,14 @@ namespace gpumap::link {
 ///     in order, by `before`                ◀── data       a message
 ///     at once                              ◀── data       one that overtakes frames (before = at_once)
 ///                                              data …     a long message, in parts
+///     takes what is left of the ring       ◀── ring       another ring follows, in order: two descriptors as with
+///     before, then maps both                              welcome; or none follows for now
 ///     ask                             ──▶                 for the application: a question, or information
 ///     finds the caller by `number`         ◀── answer     none for number 0; empty where the application has none
 ///     wakes                                ◀── look       only where the client said that it sleeps
 ///     look                            ──▶                 wakes: only where the server said that it wants it
 ///     bye                             ──▶                 shows it no more; what it holds comes back through the block
 ///     learns why                           ◀── bye        it lied, stalled, or the server ends; then it closes.
-///                                                         moved: another server follows here, with other memory
 ///     close(), or death               ──▶                 hang-up: all that it had is free
 ///     hang-up: takes what it was shown,    ◀──            close(), or death
 ///     then `closed`
@@ -56,7 +57,7 @@ namespace gpumap::link {
 /// client wants, or 0.
 
 inline constexpr std::uint32_t wire_magic = 0x6b6c'7067;  // "gplk" in memory
-inline constexpr std::uint16_t wire_version = 5;
+inline constexpr std::uint16_t wire_version = 6;
 
 enum class MessageType : std::uint16_t {
   hello = 1,
@@ -69,6 +70,7 @@ enum class MessageType : std::uint16_t {
   answer = 8,
   observe = 9,
   report = 10,
+  ring = 11,
 };
 
 struct Header {
@@ -121,7 +123,6 @@ enum class Why : std::uint32_t {
   stalled = 5,
   stale = 6,
   version = 7,
-  moved = 8
 };
 inline constexpr std::size_t text_bytes = 240;
 /// Refuse and bye.
@@ -138,6 +139,11 @@ struct DataHead {
 };
 inline constexpr std::size_t max_part = max_link_answer;     ///< bytes of an application's message that fit into one
 inline constexpr std::uint64_t at_once = ~std::uint64_t{0};  ///< no ticket: those have 54 bits
+
+struct NextRing {
+  DataHead head;
+  Welcome ring;  ///< `slots` 0: there is none for now
+};
 
 /// Ask and answer.
 struct AskHead {
@@ -184,7 +190,7 @@ inline constexpr std::size_t largest_report =
     sizeof(Header) + sizeof(RingFigures) + max_link_clients * sizeof(ClientFigures);
 
 static_assert(sizeof(Header) == 24 && sizeof(Hello) == 72 && sizeof(MemoryOffer) == 56 && sizeof(Welcome) == 96);
-static_assert(sizeof(Reason) == 248 && sizeof(DataHead) == 24 && sizeof(AskHead) == 8);
+static_assert(sizeof(Reason) == 248 && sizeof(DataHead) == 24 && sizeof(NextRing) == 120 && sizeof(AskHead) == 8);
 inline constexpr std::size_t largest_message = sizeof(Header) + sizeof(DataHead) + max_part;
 inline constexpr std::size_t largest_of_client = sizeof(Header) + sizeof(AskHead) + max_link_question;
 
@@ -219,7 +225,7 @@ struct Report {
 /// parsed.
 struct Message {
   std::uint64_t generation = 0;
-  std::variant<Look, Hello, Welcome, Refuse, Data, Bye, Ask, Answer, Observe, Report> body;
+  std::variant<Look, Hello, Welcome, Refuse, Data, NextRing, Bye, Ask, Answer, Observe, Report> body;
 };
 
 /// Empty when `bytes` are no valid message. `other_version` is set when only the version is wrong.
@@ -231,6 +237,7 @@ struct Message {
 using Bytes = std::vector<std::byte>;
 [[nodiscard]] Bytes encode(std::uint64_t generation, const Hello& hello);
 [[nodiscard]] Bytes encode(std::uint64_t generation, const Welcome& welcome);
+[[nodiscard]] Bytes encode(std::uint64_t generation, const NextRing& next);
 [[nodiscard]] Bytes encode(std::uint64_t generation, const Look& look);
 [[nodiscard]] Bytes encode(std::uint64_t generation, const Observe& observe);
 /// `ring.clients` is taken from `clients`.

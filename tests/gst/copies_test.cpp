@@ -572,7 +572,7 @@ TEST_F(ThreadProperties, OfThreadsOfALink) {
   ASSERT_TRUE(eventually([&] { return clients(producer) == 1; }));
   push_frame(producer, 2);
   ASSERT_TRUE(pull(consumer.appsink()));
-  for (const char* name : {"gpumap-outlet", "gpumap-server", "gpumap-inlet", "gpumap-connect", "src:src"}) {
+  for (const char* name : {"gpumap-server", "gpumap-inlet", "gpumap-connect", "src:src"}) {
     EXPECT_TRUE(have(name)) << name;
   }
 }

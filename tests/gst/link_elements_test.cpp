@@ -42,10 +42,10 @@ TEST_F(LinkSides, TheThreadThatBringsAFrameShowsIt) {
   ASSERT_TRUE(comes(1));
   constexpr std::uint64_t frames = 200;
   const auto began = Clock::now();
-  const auto sleeps_of_outlet = [] { return gpumap::test::thread_states("gpumap-outlet").at(0).sleeps; };
-  const long before = sleeps_of_outlet();
+  const auto sleeps_of_server = [] { return gpumap::test::thread_states("gpumap-server").at(0).sleeps; };
+  const long before = sleeps_of_server();
   for (std::uint64_t n = 0; n < frames; ++n) ASSERT_TRUE(comes(n + 2));
-  const long sleeps = sleeps_of_outlet() - before;
+  const long sleeps = sleeps_of_server() - before;
   const auto looks = (Clock::now() - began) / 10ms;  // of that thread after the clients
   EXPECT_LT(sleeps, static_cast<long>(frames) / 4 + looks);
 }

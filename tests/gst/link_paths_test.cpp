@@ -75,8 +75,7 @@ TEST_F(LinkPaths, ThreadsHaveNames) {
   push_frame(producer, 3);
   ASSERT_TRUE(pull(consumer.appsink())) << consumer.error();
   const auto missing = [] {
-    std::set<std::string> names{"gpumap-outlet",  "gpumap-upstream", "gpumap-inlet",
-                                "gpumap-connect", "gpumap-server",   "gpumap-report"};
+    std::set<std::string> names{"gpumap-upstream", "gpumap-inlet", "gpumap-connect", "gpumap-server", "gpumap-report"};
     for (const std::string& there : gpumap::test::thread_names()) names.erase(there);
     return names;
   };

@@ -24,31 +24,27 @@ using namespace test;  // NOLINT: the tests' own words
 
 // A gpumapsrc lets its connection go as soon as it is closed, with frames in a queue behind it.
 TEST(LinkEnd, ASideThatHearsOfTheEndFirstKeepsWhatItHolds) {
-  for (const bool moves : {false, true}) {
-    Served served(4, {.linger = patience});
-    auto consumer = served.consumer();
-    ReadLease lease;
-    served.send();
-    ASSERT_EQ(next_of(*consumer, lease), "0");
-    if (moves) served.server->announce_successor();
-    std::atomic<bool> over{false};
-    std::thread end([&] {
-      served.server.reset();
-      over = true;
-    });
-    EXPECT_EQ(next_of(*consumer), "closed");
-    EXPECT_EQ(consumer->moved(), moves);
-    const std::function<bool()> cut_off = consumer->asks_whether_cut_off();
-    consumer.reset();
-    std::this_thread::sleep_for(100ms);
-    EXPECT_FALSE(over) << "the server did not wait";
-    EXPECT_FALSE(cut_off());
-    EXPECT_TRUE(has_frame(lease, 0));
-    const Deadline released = Clock::now();
-    lease.release();
-    end.join();
-    EXPECT_LT(Clock::now() - released, patience / 2);
-  }
+  Served served(4, {.linger = patience});
+  auto consumer = served.consumer();
+  ReadLease lease;
+  served.send();
+  ASSERT_EQ(next_of(*consumer, lease), "0");
+  std::atomic<bool> over{false};
+  std::thread end([&] {
+    served.server.reset();
+    over = true;
+  });
+  EXPECT_EQ(next_of(*consumer), "closed");
+  const std::function<bool()> cut_off = consumer->asks_whether_cut_off();
+  consumer.reset();
+  std::this_thread::sleep_for(100ms);
+  EXPECT_FALSE(over) << "the server did not wait";
+  EXPECT_FALSE(cut_off());
+  EXPECT_TRUE(has_frame(lease, 0));
+  const Deadline released = Clock::now();
+  lease.release();
+  end.join();
+  EXPECT_LT(Clock::now() - released, patience / 2);
 }
 
 TEST(LinkEnd, AServerThatLeavesTakesNothingBack) {

@@ -70,13 +70,14 @@ inline std::size_t torn_at(const std::byte* host, std::size_t bytes, std::uint64
   return bytes;
 }
 
-/// Publish one whole frame, numbered by the ring; its offset is `offset`.
+/// Publish one whole frame, numbered by the ring, after `earlier` ones of rings before it; its offset is `offset`.
 inline RingStatus send_frame(LinkServer& server, Ring& ring, std::uint64_t offset = 0,
-                             WhenFull when_full = WhenFull::block, Deadline deadline = soon()) {
+                             WhenFull when_full = WhenFull::block, Deadline deadline = soon(),
+                             std::uint64_t earlier = 0) {
   WriteLease lease;
   const RingStatus status = server.acquire(lease, when_full, deadline);
   if (status != RingStatus::ok) return status;
-  write_frame(lease.host(), lease.bytes(), ring.published(), lease.slot());
+  write_frame(lease.host(), lease.bytes(), earlier + ring.published(), lease.slot());
   FrameInfo info;
   info.bytes = lease.bytes();
   info.offset = offset;
@@ -144,12 +145,18 @@ struct Served {
     return text;
   }
   RingStatus send(std::uint64_t offset = 0, WhenFull when_full = WhenFull::block, Deadline deadline = soon()) {
-    return send_frame(*server, *ring, offset, when_full, deadline);
+    return send_frame(*server, *ring, offset, when_full, deadline, earlier);
+  }
+  void go_on_with(std::shared_ptr<Ring> next) {
+    earlier += ring->published();
+    ring = std::move(next);
+    server->change(ring, earlier);
   }
 
   TemporaryFolder folder;
   std::string path;
   std::shared_ptr<Ring> ring;
+  std::uint64_t earlier = 0;  ///< frames of the rings before
   std::unique_ptr<LinkServer> server;
 };
 
@@ -170,6 +177,8 @@ inline std::string next_of(LinkConsumer& consumer, ReadLease& lease, Deadline de
       return std::to_string(frame.info.offset);
     case LinkNext::message:
       return "'" + text_of(frame.message) + "'";
+    case LinkNext::ring:
+      return consumer.ring() ? "ring of " + std::to_string(consumer.ring()->slots()) : "no ring";
     case LinkNext::timeout:
       return "timeout";
     case LinkNext::interrupted:

@@ -210,10 +210,12 @@ TEST(LinkLife, AChildOfForkDoesNothingWithEitherSide) {
   const pid_t child = fork();
   if (child == 0) {
     alarm(20);
-    other.server->announce_successor();
+    other.server->change(link_ring(3));
+    other.server->wake();
+    other.server->close();
     other.server->forget(1);
     const bool nothing = other.server->clients().empty() && other.server->counters().connected == 0 &&
-                         !other.server->wait_for_client(Deadline{}) && consumer->why().empty() && !consumer->moved();
+                         !other.server->wait_for_client(Deadline{}) && consumer->why().empty() && !consumer->revoked();
     _exit(nothing ? 0 : 1);
   }
   int status = -1;

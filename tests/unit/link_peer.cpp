@@ -141,7 +141,8 @@ int consume(const std::string& path, unsigned seed, const std::string& state, st
   LinkFrame frame;
   std::uint64_t last = 0;
   for (std::uint64_t seen = 0;; ++seen) {
-    const LinkNext next = consumer->next(lease, frame, Clock::now() + 60s);
+    LinkNext next = LinkNext::ring;
+    while (next == LinkNext::ring) next = consumer->next(lease, frame, Clock::now() + 60s);
     if (next == LinkNext::closed) return 0;
     if (next != LinkNext::frame) return 5;
     const bool last_one = seen == count;
@@ -190,7 +191,7 @@ int consume(const std::string& path, unsigned seed, const std::string& state, st
 int produce(const std::string& path, unsigned seed, const std::string& state, std::uint64_t count) {
   std::mt19937 random(seed);
   const auto slots = static_cast<std::uint32_t>(3 + random() % 6);
-  const auto ring = link_ring(slots, 8192);
+  auto ring = link_ring(slots, 8192);
   if (state == "not-yet-serving") die();
   const auto server = LinkServer::serve(ring, {.path = path});
   if (!server->wait_for_client(soon())) return 5;
@@ -209,6 +210,10 @@ int produce(const std::string& path, unsigned seed, const std::string& state, st
     }
     server->publish(lease, info);
     if (last_one && state == "handed-on") die();
+    if (n % 37 == 36) {
+      ring = link_ring(slots, 8192 + n);
+      server->change(ring, n + 1);
+    }
     if (random() % 16 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 1000));
   }
 }

@@ -418,10 +418,8 @@ TEST_F(AddressOfALink, OneServerFollowsAnother) {
   auto consumer = connect().get();
   EXPECT_EQ(send_frame(*first, *first_ring, 7), RingStatus::ok);
   EXPECT_EQ(next_of(*consumer), "7");
-  first->announce_successor();
   first.reset();
   EXPECT_EQ(next_of(*consumer), "closed");
-  EXPECT_TRUE(consumer->moved());
   EXPECT_TRUE(std::filesystem::exists(path)) << "others could take it";
   auto again = connect();
   const auto second_ring = link_ring(4);

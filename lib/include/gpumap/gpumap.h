@@ -337,7 +337,7 @@ typedef struct gpumap_connect_options {
   gpumap_device device; /* null: the GPU that the producer's memory is on */
   uint32_t leaky;       /* enum gpumap_leaky */
   uint32_t reserved;
-  int64_t timeout_ns; /* try for this long to reach a producer, and again when it goes on with another ring */
+  int64_t timeout_ns; /* try for this long to reach a producer */
   int64_t spin_ns;    /* as gpumap_ring_options; 50 ms at most */
 } gpumap_connect_options;
 
@@ -352,7 +352,7 @@ typedef struct gpumap_ring_info {
   uint32_t queued;    /* published, not taken */
   uint32_t connected; /* 1: from gpumap_ring_connect() */
   uint32_t served;    /* 1: a gpumap_server has it */
-  uint32_t rings;     /* of a connected one: to how many rings of producers it was connected, one after the other */
+  uint32_t rings;     /* of a connected one: how many rings of its producer it had, one after the other */
   char why[512];      /* of AUTO that is not bar: why; of a connected ring that is closed: why; else "" */
 } gpumap_ring_info;
 

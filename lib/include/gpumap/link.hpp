@@ -22,8 +22,10 @@
 namespace gpumap {
 
 /// A ring between processes of one machine: a producer serves the ring that it writes, up to max_link_clients consumers
-/// see its frames, each in a ring of its own on the same memory. Either side may die at any moment and costs the others
-/// nothing but its frames.
+/// see its frames, each in a ring of its own on the same memory. One ring may follow another. Either side may die at
+/// any moment and costs the others nothing but its frames.
+
+struct ThreadSchedule;
 
 inline constexpr std::uint32_t max_link_clients = 16;
 inline constexpr std::size_t max_link_message = 1'000'000;  ///< bytes of LinkServer::send()
@@ -59,8 +61,9 @@ struct LinkQuestion {
   std::vector<std::byte> text{};
 };
 
-/// A path that is taken: a socket listens there, and nobody answers until a LinkServer serves at it. Who connects
-/// before waits, for 2 s at a time, and tries again. One server after the other may have it; meanwhile nobody else can.
+/// A path that is taken: a socket listens there, and nobody answers until a LinkServer serves a ring at it. Who
+/// connects before waits, for 2 s at a time, and tries again. One server after the other may have it; meanwhile nobody
+/// else can.
 ///
 /// Thread safety: every member from any thread. It belongs to the process that took it: in a child of fork() its end
 /// leaves the file alone.
@@ -90,9 +93,6 @@ struct LinkServerOptions {
   std::uint32_t max_clients = max_link_clients;
   bool may_stall = true;      ///< false: who asks for LinkLeak::no is refused
   std::uint32_t reserve = 2;  ///< slots that clients with another LinkLeak never get
-  /// Frames of the application's rings before this one: clients get each frame's number with it added, so that who
-  /// moves from ring to ring sees whether it missed some.
-  std::uint64_t earlier_frames = 0;
   /// Disconnects the client that keeps the oldest frame, of those with LinkLeak::no if there are any, when no slot was
   /// free for this time, while the producer waits or is told `full` each time. Default: 0, no limit. The limit keeps a
   /// process that is stopped (SIGSTOP) or in a debugger from stopping all.
@@ -110,6 +110,12 @@ struct LinkServerOptions {
   /// more than once for a frame, only it can tell. Null: each acquire that found the ring full was one. It outlives the
   /// server.
   const std::atomic<std::uint64_t>* dropped = nullptr;
+  /// Called in the link's own thread when clients came, went or read what was unread, after wake(), and every `turn`.
+  /// It may call the server, but for its destructor, and must not wait for clients.
+  std::function<void()> on_turn{};
+  std::chrono::milliseconds turn{100};
+  const ThreadSchedule* schedule =
+      nullptr;  ///< of that thread, looked at as it starts; null: as the one that starts it
   /// Taken before, instead of `path` and `mode`. Another server may have it once this one has ended.
   std::shared_ptr<LinkAddress> address{};
 };
@@ -132,6 +138,8 @@ class GPUMAP_API LinkServer {
   /// Errors of LinkAddress::take(), and Error(not_supported): memory that cannot be passed on; Error(invalid): an
   /// address that another server has.
   [[nodiscard]] static std::unique_ptr<LinkServer> serve(std::shared_ptr<Ring> ring, LinkServerOptions options);
+  /// The same without a ring: clients wait at the path until change() brings one.
+  [[nodiscard]] static std::unique_ptr<LinkServer> serve(LinkServerOptions options);
   /// Clients get what was published, then `closed`. Waits for LinkServerOptions::linger; what clients hold then is no
   /// longer theirs, see LinkConsumer::revoked().
   ~LinkServer();
@@ -167,7 +175,11 @@ class GPUMAP_API LinkServer {
   /// Until no client with LinkLeak::no has more than 256 messages unread, so that such a client, which may be paused,
   /// is waited for and not disconnected. False: the deadline came first.
   [[nodiscard]] bool wait_until_read(Deadline deadline);
-  /// Disconnect those that wait_until_read() waits for.
+  /// Whether every client has come to the ring, after all frames of the ring before, or those that may miss nothing
+  /// have: otherwise one keeps the memory of both. Clients that missed a ring do not count. Never waits.
+  enum class Whom { all, may_miss_nothing };
+  [[nodiscard]] bool all_follow(Whom whom = Whom::all) const;
+  /// Disconnect those that wait_until_read() waits for, and those that do not follow.
   void end_unread();
   /// Take back all frames that clients have not taken (a flush).
   void withdraw_all();
@@ -184,13 +196,23 @@ class GPUMAP_API LinkServer {
   /// The client that end_stall() would disconnect, past a limit; empty: no client holds a frame.
   [[nodiscard]] std::optional<LinkClient> who_stalls() const;
 
-  /// At the end of this server clients learn that another one follows at its path, with another ring: moved().
-  void announce_successor();
+  /// Go on with another ring: clients take what is left of the one before, then have LinkNext::ring. What they hold of
+  /// that, and have yet to take, stays theirs, also when this process has ended; nobody writes there while the ring
+  /// lives. Null: there is none for now, and clients let go of the one before. `earlier_frames`: of the application's
+  /// rings before this one: clients get each frame's number with it added, so that they see whether they missed some.
+  /// A client that may miss frames and has not come to the last ring misses this one, and joins the one that there is
+  /// when it comes. Errors of serve() for memory. Clients that have no descriptors for it are disconnected.
+  void change(std::shared_ptr<Ring> ring, std::uint64_t earlier_frames = 0);
   /// The end of a server whose ring is done with: it waits for nobody to read (for messages to go out it does, for
   /// LinkServerOptions::linger at most) and takes nothing back. What clients hold, and what they have yet to take,
   /// stays theirs, also when this process has ended. The leases are those of the slots in question: nobody writes there
   /// while they live. Afterwards the server is good for its destructor alone.
   [[nodiscard]] std::vector<ReadLease> leave();
+  /// As at its end, but without a wait: clients take what was published and go, and the path is free. Nothing is shown
+  /// any more.
+  void close();
+  /// LinkServerOptions::on_turn is called soon.
+  void wake() noexcept;
 
   [[nodiscard]] std::vector<LinkClient> clients() const;
   [[nodiscard]] LinkCounters counters() const;
@@ -225,14 +247,15 @@ struct LinkConsumerOptions {
 
 /// A frame, or a message, as the producer published it.
 struct LinkFrame {
-  FrameInfo info;  ///< of the producer's ring, its sequence included; with LinkServerOptions::earlier_frames
+  FrameInfo info;  ///< of the producer's ring, its sequence included; with the `earlier_frames` of LinkServer::change()
   std::vector<std::byte> note{};  ///< LinkNext::frame: what was shown with it. Not to be trusted
   /// LinkNext::frame: its way up to `published`, where the producer's ring stamps. None lies in the future.
   std::optional<FrameRecord> stamps{};
   std::vector<std::byte> message{};  ///< LinkNext::message
 };
 
-enum class LinkNext { frame, message, timeout, interrupted, closed };
+/// `ring`: all frames of the ring before are taken, and LinkConsumer::ring() is another one, or null.
+enum class LinkNext { frame, message, ring, timeout, interrupted, closed };
 
 /// A consumer's side: a connection, and a ring on the producer's memory, whose slots are the producer's by number.
 ///
@@ -259,8 +282,9 @@ class GPUMAP_API LinkConsumer {
   LinkConsumer(const LinkConsumer&) = delete;
   LinkConsumer& operator=(const LinkConsumer&) = delete;
 
-  /// The next frame or message. What `lease` held is released first. `closed` once the producer is gone and all that it
-  /// published has been taken: why() tells.
+  /// The next frame, message or ring. What `lease` held is released first. `closed` once the producer is gone and all
+  /// that it published has been taken: why() tells. Errors of connect() for the memory of the producer's next ring: the
+  /// connection has ended then.
   [[nodiscard]] LinkNext next(ReadLease& lease, LinkFrame& frame, Deadline deadline = no_deadline);
   /// As next(), but a frame stays in ring(), published, for who receives there; `before(slot)` is called ahead of that.
   /// Releases are then those of its leases; what nobody received goes back once this object and all handles of the ring
@@ -268,8 +292,9 @@ class GPUMAP_API LinkConsumer {
   [[nodiscard]] LinkNext pass(LinkFrame& frame, const std::function<void(std::uint32_t slot)>& before,
                               Deadline deadline = no_deadline);
   /// As next(), but only for messages that were sent at once: for who takes no frames now. timeout, interrupted or
-  /// message; the end is told by next().
-  [[nodiscard]] LinkNext hear(LinkFrame& frame, Deadline deadline = no_deadline);
+  /// message; with Hear::rings also `ring`, while another one follows. Rings and the end are given by next().
+  enum class Hear { messages, rings };
+  [[nodiscard]] LinkNext hear(LinkFrame& frame, Deadline deadline = no_deadline, Hear what = Hear::messages);
   /// Tell the producer something, without an answer. False: it is gone, or has so much unread that this is lost.
   /// Error(invalid) for more than max_link_question bytes. Any thread.
   [[nodiscard]] bool tell(std::span<const std::byte> text);
@@ -285,22 +310,24 @@ class GPUMAP_API LinkConsumer {
   /// next() returns `interrupted` once.
   void interrupt() noexcept;
 
-  /// The server took back what this client held, for it kept the producer waiting too long or was not done when the
-  /// server ended: what is being read may be a later frame. Ask after reading, where that can be.
+  /// The server took back what this client held of ring(), for it kept the producer waiting too long or was not done
+  /// when the server ended: what is being read may be a later frame. Ask after reading, where that can be. Nothing of
+  /// the rings before is taken back.
   [[nodiscard]] bool revoked() const noexcept;
   /// The same, while the server goes on: the slots are being written anew. At a server's end that is its application's
   /// affair.
   [[nodiscard]] bool cut_off() const noexcept;
-  /// cut_off() for who holds leases when this object has gone: the answer counts as long as one of them lives.
+  /// cut_off() for who holds leases of ring() when this object has gone or has another ring: the answer counts as long
+  /// as one of them lives.
   [[nodiscard]] std::function<bool()> asks_whether_cut_off() const;
   /// Frames that a client with another policy than LinkLeak::no was not shown, since it had all the slots that it may
-  /// have, or the producer had no more than it needs. It grows while nothing comes back.
+  /// have, or the producer had no more than it needs. It grows while nothing comes back; each ring() counts anew.
   [[nodiscard]] std::uint64_t passed_over() const noexcept;
-  [[nodiscard]] std::uint32_t held() const;  ///< slots that have not gone back
+  [[nodiscard]] std::uint32_t held() const;  ///< slots of ring() that have not gone back
   [[nodiscard]] std::string why() const;     ///< why it is closed; empty while it is not
-  [[nodiscard]] bool ended_well() const;     ///< closed, as the server said that it would be when it ended, or moved()
-  [[nodiscard]] bool moved() const;          ///< the producer goes on with another ring: connect again
-  [[nodiscard]] const std::shared_ptr<Ring>& ring() const noexcept;
+  [[nodiscard]] bool ended_well() const;     ///< closed, as the server said that it would be when it ended
+  /// The one whose frames next() gives. Null: the producer has none for now.
+  [[nodiscard]] std::shared_ptr<Ring> ring() const;
   [[nodiscard]] std::uint64_t generation() const noexcept;  ///< the server's
 
  private:
