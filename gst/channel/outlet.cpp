@@ -315,8 +315,9 @@ void Outlet::forget_waiting() {
 
 void Outlet::step() {
   const std::lock_guard lock(step_);
+  if (!server_ || stopping_) return;
   if (failure_) std::rethrow_exception(failure_);  // give_up() forgets it: no frame passes before that
-  while (server_ && !stopping_ && !flushing_) {
+  while (!stopping_ && !flushing_) {
     if (!has_waiting()) {
       Channel::Next next = channel_->next(Deadline{});
       if (next.kind == Channel::Next::Kind::event) event_.reset(next.event);
@@ -327,7 +328,7 @@ void Outlet::step() {
     if (!has_waiting() || !pass_waiting()) break;
     forget_waiting();
   }
-  if (!server_ || failed_) return;
+  if (failed_) return;
   if (ring_ && channel_->src_ring() == nullptr) {
     // Memory is short: the next ring has room once this one is gone here and at the clients.
     if (!retire_by_) retire_by_ = Clock::now() + longest_move;
