@@ -147,8 +147,15 @@ GstBuffer* make_frame(GstAllocator* allocator, std::uint64_t frame, std::size_t 
 /// Until it is killed, or its pipeline ends by itself.
 int play(GstElement* pipeline) {
   if (gst_element_set_state(pipeline, GST_STATE_PLAYING) == GST_STATE_CHANGE_FAILURE) return 1;
-  gst_message_unref(gst_bus_timed_pop_filtered(GST_ELEMENT_BUS(pipeline), GST_CLOCK_TIME_NONE,
-                                               static_cast<GstMessageType>(GST_MESSAGE_EOS | GST_MESSAGE_ERROR)));
+  GstMessage* end = gst_bus_timed_pop_filtered(GST_ELEMENT_BUS(pipeline), GST_CLOCK_TIME_NONE,
+                                               static_cast<GstMessageType>(GST_MESSAGE_EOS | GST_MESSAGE_ERROR));
+  if (GST_MESSAGE_TYPE(end) == GST_MESSAGE_ERROR) {
+    GError* error = nullptr;
+    gst_message_parse_error(end, &error, nullptr);
+    fmt::print(stderr, "link-rivals: a pipeline ends: {}\n", error->message);
+    g_error_free(error);
+  }
+  gst_message_unref(end);
   return 1;
 }
 
