@@ -379,10 +379,9 @@ void LinkConsumer::State::collect() {
 bool LinkConsumer::State::spin_until(Deadline end) const noexcept {
   const auto& urgent = memory->block().urgent;
   const std::uint64_t before = urgent.load(std::memory_order_relaxed);
-  const bool may_have_frames = ring != nullptr;
   do {
     for (int turn = 0; turn < 64; ++turn) {
-      if ((may_have_frames && claims->may_claim()) || interrupted.load(std::memory_order_relaxed)) return true;
+      if (claims->may_claim() || interrupted.load(std::memory_order_relaxed)) return true;
       if (urgent.load(std::memory_order_relaxed) != before) return true;  // frames come on another ring, or a message
 #if defined(__x86_64__)
       __builtin_ia32_pause();
@@ -620,8 +619,9 @@ LinkNext LinkConsumer::wait_for(LinkFrame& frame, const std::function<LinkNext(s
       const auto last = state->take(frame, hand_over);
       return last ? *last : LinkNext::closed;
     }
-    // Not after a spin that found a frame: a frame whose messages are missing waits at the socket.
-    if (!found && spin.count() > 0) {
+    // Not after a spin that found a frame: a frame whose messages are missing waits at the socket. So does a ring,
+    // where there is none: no frame can come before it.
+    if (!found && spin.count() > 0 && state->ring) {
       const Deadline end = std::min(deadline, Clock::now() + spin);
       lock.unlock();
       found = state->spin_until(end);

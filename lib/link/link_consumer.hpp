@@ -70,6 +70,7 @@ struct LinkConsumer::State {
   [[nodiscard]] bool is_interrupted() noexcept { return interrupted.load() && interrupted.exchange(false); }
 
   /// Spin until there may be a frame to claim, or interrupt() was called. Without the lock, in the thread that claims.
+  /// Precondition: there is a ring.
   [[nodiscard]] bool spin_until(Deadline end) const noexcept;
 
   /// The thread: gives slots back while no thread calls next(), and ends the connection. It is never joined, because it

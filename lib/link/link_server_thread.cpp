@@ -65,7 +65,7 @@ void LinkServer::State::serve() {
       mark = UniqueFd();
       seat.reset();
     }
-    // A connection that cannot be accepted now would keep poll() from sleeping.
+    // A connection that cannot be accepted now, or a hello that cannot be answered, would keep poll() from sleeping.
     bool serves = false;
     {
       const std::lock_guard lock(mutex);
@@ -74,7 +74,7 @@ void LinkServer::State::serve() {
     const bool accepts = !std::exchange(starved, false);
     polled.assign({{bell.get(), POLLIN, 0}, {accepts && serves ? seat->listener().fd() : -1, POLLIN, 0}});
     members.clear();
-    for (const Newcomer& newcomer : newcomers) polled.push_back({newcomer.socket.get(), POLLIN, 0});
+    for (const Newcomer& newcomer : newcomers) polled.push_back({serves ? newcomer.socket.get() : -1, POLLIN, 0});
     const std::size_t first_member = polled.size();
     bool busy = !newcomers.empty() || !accepts;
     bool times_out = false;

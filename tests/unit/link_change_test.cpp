@@ -283,6 +283,24 @@ TEST(LinkChange, BetweenTwoRingsThereMayBeNone) {
   EXPECT_EQ(next_of(*later), "1");
 }
 
+// It would not see the next ring, nor a message, before the spin is over.
+TEST(LinkChange, NobodySpinsWithoutARing) {
+  Served served(3);
+  LinkConsumerOptions options;
+  options.path = served.path;
+  options.spin = 50ms;
+  options.patience = patience;
+  const auto consumer = LinkConsumer::connect(std::make_shared<FakeDevice>(), options);
+  served.server->change(nullptr);
+  EXPECT_EQ(next_of(*consumer), "no ring");
+  const auto before = time_used(CLOCK_THREAD_CPUTIME_ID);
+  ReadLease lease;
+  EXPECT_EQ(next_of(*consumer, lease, Clock::now() + 1s), "timeout");
+  EXPECT_LT(time_used(CLOCK_THREAD_CPUTIME_ID) - before, 40ms);
+  served.server->change(link_ring(7));
+  EXPECT_EQ(next_of(*consumer), "ring of 7");
+}
+
 TEST(LinkChange, AServerMayBeginWithoutARing) {
   const TemporaryFolder folder;
   LinkServerOptions options;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <time.h>
 
 #include <array>
 #include <chrono>
@@ -88,6 +89,13 @@ inline RingStatus send_frame(LinkServer& server, Ring& ring, std::uint64_t offse
 inline bool is_whole(const LinkConsumer& consumer, const ReadLease& lease, const LinkFrame& frame) {
   const std::byte* host = consumer.ring()->mapping()->host() + lease.offset();
   return torn_at(host, frame.info.bytes, frame.info.sequence, lease.slot()) == frame.info.bytes;
+}
+
+/// Computing time, which a busy machine does not lengthen.
+inline std::chrono::nanoseconds time_used(clockid_t clock) {
+  timespec used{};
+  EXPECT_EQ(clock_gettime(clock, &used), 0);
+  return std::chrono::seconds(used.tv_sec) + std::chrono::nanoseconds(used.tv_nsec);
 }
 
 /// Until `condition`, or a failure.

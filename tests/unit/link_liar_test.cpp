@@ -376,5 +376,26 @@ TEST(LinkLiar, AConsumerOpensNoOtherGpuThanTheServers) {
   EXPECT_NE(text.find("GPU " + to_string(memory.device)), std::string::npos) << text;
 }
 
+// What it says keeps no thread busy until there is a ring, and is answered.
+TEST(LinkLiar, WhoSaysHelloWhileThereIsNoRingWaits) {
+  Served served(3);
+  const Deadline began = Clock::now();
+  RawClient early(served.path);
+  const auto behind = served.consumer();  // so the server has accepted the early one
+  served.server->change(nullptr);
+  const bool is_in_time = Clock::now() - began < 1s;  // it is not closed for its silence
+  link::Hello hello;
+  hello.leak = static_cast<std::uint32_t>(LinkLeak::oldest);
+  static_cast<void>(link::send_message(early.fd(), link::encode(0, hello)));
+  const auto before = time_used(CLOCK_PROCESS_CPUTIME_ID);
+  std::this_thread::sleep_for(500ms);
+  EXPECT_LT(time_used(CLOCK_PROCESS_CPUTIME_ID) - before, 60ms);
+  served.server->change(link_ring(5));
+  // Where the server heard it in the turn in which the ring went, it is to try again.
+  if (is_in_time) {
+    EXPECT_TRUE(early.receive());
+  }
+}
+
 }  // namespace
 }  // namespace gpumap
