@@ -218,7 +218,7 @@ LinkServer::State::Allowance& LinkServer::State::allowance_of(const Client& clie
 
 std::optional<std::uint32_t> LinkServer::State::place_for(pid_t pid, NoPlace& refusal) const {
   if (ending || !ring) {
-    refusal = {link::Why::ended, "the server ends"};
+    refusal = {link::Why::ended, ending ? "the server ends" : "the server has no ring at the moment"};
     return std::nullopt;
   }
   const auto is_of_it = [pid](const auto& one) { return one && one->who.pid == pid; };
