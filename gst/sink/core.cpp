@@ -40,6 +40,7 @@ constexpr int starved_slices = 10;
 constexpr int stalled_slices = 50;
 // After this time with a full ring and no gpumapsrc, the element warns.
 constexpr int lonely_slices = 150;
+constexpr std::int64_t long_without_ns = std::chrono::nanoseconds(lonely_slices * wait_slice).count();
 // An event that the application sends to the pipeline takes no time, unless a source waits for the thread that waits
 // here, as GstBaseSrc does at EOS.
 constexpr int event_slices = 10;
@@ -210,6 +211,7 @@ std::optional<RingStatus> SinkCore::wait_for_slot(const Session& session, Channe
     }
     if (status == RingStatus::ok && no_slot_since_ns_.load(std::memory_order_relaxed) != 0) no_slot_since_ns_ = 0;
     if ((status == RingStatus::full || status == RingStatus::timeout) && end_stall(session)) continue;
+    if (status == RingStatus::full) tell_who_has_all();
     if (status != RingStatus::timeout || patience == Patience::does_not_wait) return status;
     if (this->channel_ring().get() != &channel_ring || is_outgrown(session, channel_ring.ring())) return std::nullopt;
     if (stopped()) return RingStatus::timeout;
@@ -220,7 +222,7 @@ std::optional<RingStatus> SinkCore::wait_for_slot(const Session& session, Channe
     if (waits_for_itself(channel_ring.ring(), quiet)) return RingStatus::full;
     if (slice > lonely_slices) sending = is_kept_from_ending(session) ? sending + 1 : 0;
     if (sending == event_slices) session.channel->end_unmet();
-    if (slice == lonely_slices) tell_who_stalls();
+    if (slice == lonely_slices) tell_who_stalls("has waited 3 s for a slot");
     if (slice == lonely_slices) tell_if_alone(fmt::format("all {} slots are full, and ", channel_ring.ring().slots()));
   }
 }
@@ -233,10 +235,10 @@ bool SinkCore::is_kept_from_ending(const Session& session) {
 }
 
 bool SinkCore::end_stall(const Session& session) {
-  if (session.settings.stall_limit_ms == 0) return false;
   if (!session.channel->sink_playing()) return false;  // who is paused needs none
   std::int64_t since = 0;
   if (no_slot_since_ns_.compare_exchange_strong(since, monotonic_ns())) return false;
+  if (session.settings.stall_limit_ms == 0) return false;
   const auto far = session.channel->far_src();
   return far && far->end_stall(Deadline(std::chrono::nanoseconds(since)));
 }
@@ -260,25 +262,33 @@ void SinkCore::tell_if_alone(const std::string& why) {
                             {{"channel", channel}, {"slots", session->settings.slots}}));
 }
 
-void SinkCore::tell_who_stalls() {
+void SinkCore::tell_who_has_all() {
+  const std::int64_t since = no_slot_since_ns_;
+  if (since == 0 || since == told_drops_since_ns_ || monotonic_ns() - since < long_without_ns) return;
+  if (tell_who_stalls("has dropped each frame for 3 s")) told_drops_since_ns_ = since;
+}
+
+bool SinkCore::tell_who_stalls(const char* has_waited) {
   const auto session = this->session();
-  if (!session || session->settings.socket_path.empty()) return;
+  if (!session || session->settings.socket_path.empty()) return false;
   const auto far = session->channel->far_src();
   const std::string who = far ? far->who_stalls() : std::string();
+  if (who.empty()) return false;
   {
     const std::lock_guard lock(mutex_);
-    if (who.empty() || std::exchange(stall_told_, who) == who) return;
+    if (std::exchange(stall_told_, who) == who) return true;
   }
   const Ptr<GstElement> sink(session->channel->sink());
-  if (!sink) return;
+  if (!sink) return true;
   const SinkSettings& settings = session->settings;
-  post_warning(sink.get(), FiguredError(Error(ErrorCode::busy,
-                                              fmt::format("gpumapsink at socket-path {} has waited 3 s for a slot: {}",
-                                                          printable(settings.socket_path), who)),
-                                        {{"socket-path", settings.socket_path},
-                                         {"slots", settings.slots},
-                                         {"waited-ms", std::uint64_t{lonely_slices} * wait_slice.count()},
-                                         {"stall-limit", settings.stall_limit_ms}}));
+  post_warning(sink.get(),
+               FiguredError(Error(ErrorCode::busy, fmt::format("gpumapsink at socket-path {} {}: {}",
+                                                               printable(settings.socket_path), has_waited, who)),
+                            {{"socket-path", settings.socket_path},
+                             {"slots", settings.slots},
+                             {"waited-ms", std::uint64_t{lonely_slices} * wait_slice.count()},
+                             {"stall-limit", settings.stall_limit_ms}}));
+  return true;
 }
 
 RingStatus SinkCore::acquire(std::size_t bytes, std::unique_ptr<FrameMemory>& slot,

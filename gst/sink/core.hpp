@@ -127,8 +127,9 @@ class SinkCore : public std::enable_shared_from_this<SinkCore> {
   void set_flushing(bool flushing);
   /// Posts a warning, once a start, where no gpumapsrc is there to take a frame: `why` that matters now.
   void tell_if_alone(const std::string& why);
-  /// Posts a warning where a client of the socket keeps this element waiting; once for each client in a row.
-  void tell_who_stalls();
+  /// Posts a warning that this element `has_waited` where a client of the socket has the slots; once for each client
+  /// in a row. False: no client has.
+  bool tell_who_stalls(const char* has_waited);
   /// Post the error as the element's, from wherever it was met.
   void report(const std::exception& error) const;
   void set_upstream(Upstream upstream) noexcept { upstream_ = upstream; }
@@ -189,6 +190,8 @@ class SinkCore : public std::enable_shared_from_this<SinkCore> {
   /// Nobody has had a slot since the first of these calls behind the last slot, of a sink that plays. True: one came
   /// free, for who kept it lost it.
   [[nodiscard]] bool end_stall(const Session& session);
+  /// Nothing but drops for long is told as a wait is.
+  void tell_who_has_all();
   /// No src is there to take a frame, and an event of the application, as a rule EOS, waits for upstream.
   [[nodiscard]] static bool is_kept_from_ending(const Session& session);
   /// The slots that it lacks are its own upstream's: after so many slices of waiting in a row.
@@ -211,7 +214,8 @@ class SinkCore : public std::enable_shared_from_this<SinkCore> {
   std::atomic<int> rendering_{0};
   std::atomic<bool> hole_{false};                  ///< frames are missing before the next one
   std::atomic<std::int64_t> no_slot_since_ns_{0};  ///< 0: there was one the last time
-  std::atomic<std::uint32_t> slots_limit_{0};      ///< for more there was no memory
+  std::atomic<std::int64_t> told_drops_since_ns_{0};
+  std::atomic<std::uint32_t> slots_limit_{0};  ///< for more there was no memory
   std::shared_ptr<MapCounters> maps_ = std::make_shared<MapCounters>();
 
   std::mutex provisioning_;

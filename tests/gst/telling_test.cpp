@@ -324,6 +324,35 @@ TEST_F(TellingLink, AClientThatKeepsTheProducerWaiting) {
   EXPECT_THAT(producer.warnings(), ElementsAre());
 }
 
+// Each frame is a drop, which is no wait.
+TEST_F(TellingLink, AClientThatKeepsAllSlotsOfALeakyProducer) {
+  for (const char* leaky : {"newest", "oldest"}) {
+    SCOPED_TRACE(leaky);
+    Pipeline producer(
+        "videotestsrc is-live=true ! video/x-raw,width=63,height=47,framerate=50/1 ! gpumapsink name=sink "
+        "slots=4 leaky=" +
+        std::string(leaky) + " " + socket());
+    start(producer);
+    LinkConsumerOptions options = client_options();
+    options.name = "viewer";
+    const auto consumer = LinkConsumer::connect(Device::open(), options);
+    std::vector<ReadLease> kept(4);
+    for (ReadLease& lease : kept) {
+      LinkFrame frame;
+      while (consumer->next(lease, frame, Clock::now() + patience) == LinkNext::message) continue;
+      ASSERT_TRUE(lease);
+    }
+    const auto told = warnings_of(producer, 1);
+    ASSERT_EQ(told.size(), 1U);
+    EXPECT_THAT(told[0].text,
+                AllOf(HasSubstr("has dropped each frame for 3 s"), HasSubstr("client \"viewer\""),
+                      HasSubstr(fmt::format("process {}, leaky=no", getpid())), HasSubstr("stall-limit")));
+    EXPECT_EQ(told[0].code, GST_RESOURCE_ERROR_BUSY);
+    EXPECT_EQ(producer.wait(1s), "timeout");
+    EXPECT_THAT(producer.warnings(), ElementsAre());
+  }
+}
+
 TEST_F(TellingLink, AProducerThatHoldsFramesBackForNobody) {
   Pipeline producer(from_appsrc("wait-for-connection=true slots=4"));
   start(producer);
