@@ -41,7 +41,7 @@ constexpr const char* more_files = "raise the limits on open files and on memory
                           : code_of_errno(cause),
               fmt::format("{} {}: {}", what, printable(path), std::strerror(cause)),
               missing     ? "make the folder, or choose another socket-path"
-              : forbidden ? "make the folder writable, or choose another socket-path"
+              : forbidden ? "let this user read and write the folder, or choose another socket-path"
               : ran_out   ? more_files
                           : "choose another socket-path",
               where);

@@ -179,6 +179,18 @@ TEST_F(LinkSocket, WhatAnotherUserLeftIsSaidToBeThatUsers) {
   }
 }
 
+// The folder is opened to lock it, for which it must be readable.
+TEST_F(LinkSocket, AFolderThatLacksARightIsToldWithBothItNeeds) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs a second user, which only root can become";
+  for (const mode_t mode : {0333, 0555, 0111}) {
+    ASSERT_EQ(chmod(folder.path().c_str(), mode), 0);
+    const std::string said = serve_as_nobody(path);
+    EXPECT_NE(said.find(path), std::string::npos) << said;
+    EXPECT_NE(said.find("let this user read and write the folder"), std::string::npos) << said;
+  }
+  ASSERT_EQ(chmod(folder.path().c_str(), 0700), 0);
+}
+
 // Killed at any moment of its start, in a folder where other users cannot remove its files.
 TEST_F(LinkSocket, AKilledProcessOfRootKeepsNobodyOut) {
   if (geteuid() != 0) GTEST_SKIP() << "needs a second user, which only root can become";
