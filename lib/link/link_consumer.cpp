@@ -358,6 +358,8 @@ void LinkConsumer::State::change() {
     incoming.hang_up(error.what());
     throw;
   }
+  // The server may wait for this client before it goes on to a further ring.
+  static_cast<void>(link::send_message(socket.get(), link::encode(generation, link::Look{})));
 }
 
 void LinkConsumer::State::collect() {

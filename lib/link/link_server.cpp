@@ -269,7 +269,10 @@ void LinkServer::State::send_ring(Client& client) {
     block->block().urgent.store(client.urgent);
   }
   client.memory->block().urgent.store(client.urgent + 1);
-  if (block) client.memory = std::move(block);
+  if (block) {
+    client.memory = std::move(block);
+    ++client.comes;
+  }
   deliver(client, link::encode(generation, next), std::move(fds));
 }
 
@@ -568,9 +571,10 @@ bool LinkServer::wait_for_client(Deadline deadline) {
   if (!state_->process.here()) return false;
   std::unique_lock lock(state_->mutex);
   const auto somebody_takes_frames = [this] {
-    std::uint32_t index = 0;
-    while (index < max_link_clients && !state_->fan->takes_frames(index)) ++index;
-    return index < max_link_clients;
+    // One that has yet to come to the ring misses the frames until then, as it may.
+    return std::any_of(state_->clients.begin(), state_->clients.end(), [this](const auto& client) {
+      return client && (state_->fan->takes_frames(client->who.index) || (client->is_behind && !client->who.ended));
+    });
   };
   while (!somebody_takes_frames()) {
     const Deadline now = Clock::now();
@@ -749,9 +753,14 @@ std::optional<LinkClient> LinkServer::who_stalls() const {
   if (!state.process.here()) return std::nullopt;
   const std::lock_guard lock(state.mutex);
   std::uint64_t oldest = 0;
-  const std::uint32_t holders = state.who_stalls(oldest);
-  if (holders == 0) return std::nullopt;
-  return state.describe(*state.clients[static_cast<std::size_t>(std::countr_zero(holders))]);
+  if (const std::uint32_t holders = state.who_stalls(oldest); holders != 0) {
+    return state.describe(*state.clients[static_cast<std::size_t>(std::countr_zero(holders))]);
+  }
+  // Frames wait for the next ring, or behind messages.
+  const auto waited_for = std::find_if(state.clients.begin(), state.clients.end(), [](const auto& client) {
+    return client && (State::holds_up(*client) || State::leaves_unread(client));
+  });
+  return waited_for != state.clients.end() ? std::optional(state.describe(**waited_for)) : std::nullopt;
 }
 
 bool LinkServer::end_stall(Deadline since) {

@@ -92,6 +92,7 @@ struct LinkServer::State {
     std::unique_ptr<link::BlockMemory> memory;  ///< of the ring, or of the last one
     std::uint64_t messages = 0;
     bool is_behind = false;                                   ///< it gets no ring until it has come to its last one
+    std::uint32_t comes = 0;                                  ///< rings that it has not said to have come to
     std::uint64_t end = 0;                                    ///< the ticket behind the last frame, without a queue
     std::uint64_t urgent = 0;                                 ///< messages that overtook
     std::deque<Outgoing> backlog;                             ///< what its socket had no room for

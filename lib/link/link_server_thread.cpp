@@ -121,7 +121,7 @@ void LinkServer::State::serve() {
       }
       changed.notify_all();
       for (auto& client : clients) {
-        if (client && client->is_behind && is_here(*client)) let_follow(*client);
+        if (client && client->is_behind && !client->who.ended && is_here(*client)) let_follow(*client);
       }
       for (auto one = earlier.begin(); one != earlier.end();) {
         const auto at = one++;
@@ -318,7 +318,12 @@ void LinkServer::State::listen_to(std::uint32_t index, short revents, bool proce
     const bool known = message && message->generation == generation;
     const bool looks = known && std::holds_alternative<link::Look>(message->body);
     auto& shown = fan->client(index);
-    if (!looks || !shown || !shown->queue.takes_look()) allowance.take();
+    if (looks && client.comes > 0) {
+      --client.comes;
+      wants_turn = true;  // a further ring may have waited for that
+    } else if (!looks || !shown || !shown->queue.takes_look()) {
+      allowance.take();
+    }
     if (known && std::holds_alternative<link::Bye>(message->body)) {
       client.who.ended = true;
       fan->stop_offering(index);

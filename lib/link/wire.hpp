@@ -38,7 +38,8 @@ namespace gpumap::link {
 ///     ask                             ──▶                 for the application: a question, or information
 ///     finds the caller by `number`         ◀── answer     none for number 0; empty where the application has none
 ///     wakes                                ◀── look       only where the client said that it sleeps
-///     look                            ──▶                 wakes: only where the server said that it wants it
+///     look                            ──▶                 wakes: only where the server said that it wants it, and
+///                                                         when the client has come to another ring
 ///     bye                             ──▶                 shows it no more; what it holds comes back through the block
 ///     learns why                           ◀── bye        it lied, stalled, or the server ends; then it closes.
 ///     close(), or death               ──▶                 hang-up: all that it had is free

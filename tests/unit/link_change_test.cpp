@@ -363,6 +363,81 @@ TEST(LinkChange, AClientThatHasEndedStaysBehind) {
   EXPECT_TRUE(comes_true([&] { return served.server->clients().empty(); }));
 }
 
+// What waits for that before a further ring need not look by itself.
+TEST(LinkChange, TheServerHearsThatAClientHasCome) {
+  std::atomic<int> turns{0};
+  LinkServerOptions options;
+  options.on_turn = [&] { ++turns; };
+  options.turn = std::chrono::hours(1);
+  Served served(3, options);
+  const auto consumer = served.consumer();
+  ASSERT_TRUE(comes_true([&] { return turns > 0; }));
+  for (std::uint32_t n = 1; n < 9; ++n) {
+    const int before = turns;
+    served.go_on_with(link_ring(3 + n));
+    ASSERT_EQ(served.send(n), RingStatus::ok);
+    EXPECT_FALSE(served.server->all_follow());
+    EXPECT_EQ(next_of(*consumer), "ring of " + std::to_string(3 + n));
+    ASSERT_TRUE(comes_true([&] { return turns > before; }));
+    EXPECT_EQ(next_of(*consumer), std::to_string(n));
+  }
+  EXPECT_EQ(served.server->counters().disconnected, 0U);
+}
+
+// As it may miss frames; otherwise the producer would hold them back for the first client while one is there.
+TEST(LinkChange, AClientThatMissesARingIsThere) {
+  Served served(6);
+  auto consumer = served.consumer(LinkLeak::newest);
+  ASSERT_TRUE(served.server->wait_for_client(soon()));
+  for (int turn = 0; turn < 2; ++turn) served.go_on_with(link_ring(5));
+  EXPECT_TRUE(served.server->wait_for_client(Deadline{}));
+  EXPECT_EQ(served.send(), RingStatus::ok);
+  consumer.reset();
+  EXPECT_TRUE(comes_true([&] { return !served.server->wait_for_client(Deadline{}); }));
+}
+
+TEST(LinkChange, AClientThatHoldsUpTheNextRingIsNamed) {
+  Served served(4);
+  const auto consumer = served.consumer();
+  EXPECT_TRUE(comes_true([&] { return !served.server->who_stalls(); }));
+  served.server->change(link_ring(3));
+  ASSERT_TRUE(served.server->who_stalls());
+  EXPECT_EQ(served.server->who_stalls()->name, "test");
+  EXPECT_EQ(next_of(*consumer), "ring of 3");
+  EXPECT_FALSE(served.server->who_stalls());
+}
+
+// Coming to the ring that it missed is its last act: it takes no frames of the one behind that.
+TEST(LinkChange, AClientThatEndsAsItComesGetsNoFurtherRing) {
+  std::atomic<bool> holds{false};
+  std::atomic<bool> held{false};
+  LinkServerOptions options;
+  options.on_turn = [&] {
+    while (holds) {
+      held = true;
+      std::this_thread::sleep_for(1ms);
+    }
+  };
+  options.turn = 1ms;
+  Served served(6, options);
+  auto consumer = served.consumer(LinkLeak::newest);
+  served.go_on_with(link_ring(5));
+  ASSERT_EQ(served.send(1), RingStatus::ok);
+  served.go_on_with(link_ring(7));
+  holds = true;
+  ASSERT_TRUE(comes_true([&] { return held.load(); }));
+  EXPECT_EQ(next_of(*consumer), "ring of 5");
+  ReadLease lease;
+  EXPECT_EQ(next_of(*consumer, lease), "1");
+  auto ending = std::async(std::launch::async, [&] { consumer.reset(); });
+  ASSERT_EQ(ending.wait_for(patience), std::future_status::ready);
+  holds = false;
+  ASSERT_TRUE(comes_true([&] { return served.server->clients().at(0).ended; }));
+  for (std::uint64_t n = 2; n < 20; ++n) ASSERT_EQ(served.send(n), RingStatus::ok);
+  EXPECT_EQ(served.server->clients().at(0).slots, 0U);
+  EXPECT_FALSE(served.server->wait_for_client(Deadline{}));
+}
+
 TEST(LinkChange, AServerThatClosesWaitsForNobody) {
   Served served(4);
   const auto consumer = served.consumer();

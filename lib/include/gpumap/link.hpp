@@ -110,7 +110,8 @@ struct LinkServerOptions {
   /// more than once for a frame, only it can tell. Null: each acquire that found the ring full was one. It outlives the
   /// server.
   const std::atomic<std::uint64_t>* dropped = nullptr;
-  /// Called in the link's own thread when clients came, went or read what was unread, after wake(), and every `turn`.
+  /// Called in the link's own thread when clients came, went, read what was unread or came to the ring, after wake(),
+  /// and every `turn`.
   /// It may call the server, but for its destructor, and must not wait for clients.
   std::function<void()> on_turn{};
   std::chrono::milliseconds turn{100};
@@ -193,7 +194,8 @@ class GPUMAP_API LinkServer {
   /// while it waits: nothing else looks. False: no slot came free.
   [[nodiscard]] bool end_stall(Deadline since);
 
-  /// The client that end_stall() would disconnect, past a limit; empty: no client holds a frame.
+  /// The client that end_stall() would disconnect, past a limit, or that end_unread() would; empty: none has a frame
+  /// and none is waited for.
   [[nodiscard]] std::optional<LinkClient> who_stalls() const;
 
   /// Go on with another ring: clients take what is left of the one before, then have LinkNext::ring. What they hold of
@@ -216,8 +218,8 @@ class GPUMAP_API LinkServer {
 
   [[nodiscard]] std::vector<LinkClient> clients() const;
   [[nodiscard]] LinkCounters counters() const;
-  /// Until there is a client that takes frames: one that has ended and keeps leases does not. False: the deadline came
-  /// first.
+  /// Until there is a client that takes frames: one that has ended and keeps leases does not; one that misses frames
+  /// until it comes to the ring counts. False: the deadline came first.
   [[nodiscard]] bool wait_for_client(Deadline deadline);
   [[nodiscard]] const std::string& path() const noexcept;
   /// Of this server: no other one, before or after it, has the same. Never 0.
