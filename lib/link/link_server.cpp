@@ -741,7 +741,8 @@ bool LinkServer::State::end_stall(Deadline since) {
         drop(index, link::Why::stalled,
              fmt::format("it kept frame {} while the producer found no slot for {} ms: it is stopped, or too slow for "
                          "a client that may miss nothing",
-                         oldest, std::chrono::duration_cast<std::chrono::milliseconds>(waited).count()));
+                         oldest + earlier_frames,
+                         std::chrono::duration_cast<std::chrono::milliseconds>(waited).count()));
       }
     }
   }

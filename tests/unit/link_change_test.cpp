@@ -335,12 +335,14 @@ TEST(LinkChange, WhoIsCutOffKeepsWhatItHasOfTheRingBefore) {
   LinkFrame frame;
   ASSERT_EQ(consumer->next(held, frame, soon()), LinkNext::frame);
   const std::function<bool()> cut_off_before = consumer->asks_whether_cut_off();
-  const auto ring = link_ring(2);
-  served.server->change(ring);
+  served.go_on_with(link_ring(2));
   EXPECT_EQ(next_of(*consumer), "ring of 2");
   const std::function<bool()> cut_off = consumer->asks_whether_cut_off();
-  for (std::uint64_t n = 0; n < 4; ++n) ASSERT_EQ(send_frame(*served.server, *ring, n), RingStatus::ok);
+  for (std::uint64_t n = 0; n < 4; ++n) ASSERT_EQ(served.send(n), RingStatus::ok);
   EXPECT_TRUE(comes_true([&] { return cut_off(); }));
+  // Numbers go on from ring to ring.
+  while (consumer->why().empty()) static_cast<void>(at_once(*consumer));
+  EXPECT_NE(consumer->why().find("it kept frame 1 while"), std::string::npos) << consumer->why();
   EXPECT_TRUE(consumer->revoked());
   EXPECT_FALSE(cut_off_before());
   EXPECT_TRUE(has_number(held, 0));
