@@ -135,12 +135,15 @@ bool UpstreamRequests::may_send(const LinkServer& server, const LinkQuestion& qu
 
 /// Whether a seek's start and stop make a segment, calculated as gst_segment_do_seek() does from the current one. That
 /// function asserts it: a client need not know the current segment, and must not trigger assertions in the producer.
-bool UpstreamRequests::may_seek(GstEvent* seek) const {
+/// Where another client's seek may come before this one is done, `seek` becomes one that leaves nothing to the segment
+/// that there is then.
+bool UpstreamRequests::may_seek(GstEvent*& seek, Others others) const {
   gdouble rate = 0;
+  GstSeekFlags flags{};
   GstFormat format{};
   GstSeekType types[2] = {};
   gint64 wanted[2] = {};
-  gst_event_parse_seek(seek, &rate, &format, nullptr, &types[0], &wanted[0], &types[1], &wanted[1]);
+  gst_event_parse_seek(seek, &rate, &format, &flags, &types[0], &wanted[0], &types[1], &wanted[1]);
   if (types[0] == GST_SEEK_TYPE_NONE && types[1] == GST_SEEK_TYPE_NONE && rate > 0) return true;
   GstPad* const pad = GST_BASE_SINK_PAD(sink_);
   for (const int at : {0, 1}) {
@@ -156,7 +159,8 @@ bool UpstreamRequests::may_seek(GstEvent* seek) const {
   if (known) gst_query_parse_segment(segment.get(), nullptr, &now_format, &now[0], &now[1]);
   if (now_format != format) {
     // Elements convert such a seek. Its result is known only when it does not depend on the current segment.
-    return rate > 0 && types[0] == GST_SEEK_TYPE_SET && (types[1] == GST_SEEK_TYPE_SET || now[1] == -1);
+    const bool has_no_stop = now[1] == -1 && others == Others::none;
+    return rate > 0 && types[0] == GST_SEEK_TYPE_SET && (types[1] == GST_SEEK_TYPE_SET || has_no_stop);
   }
   gint64 ends[2] = {};
   for (const int at : {0, 1}) {
@@ -170,7 +174,25 @@ bool UpstreamRequests::may_seek(GstEvent* seek) const {
     if (duration >= 0 && ends[at] != -1) ends[at] = std::clamp<gint64>(ends[at], 0, duration);
   }
   if (rate < 0 && ends[1] == -1 && duration < 0) return false;
-  return ends[1] == -1 || ends[0] <= ends[1];
+  if (ends[1] != -1 && ends[0] > ends[1]) return false;
+  const bool stays = types[0] == GST_SEEK_TYPE_SET && types[1] == GST_SEEK_TYPE_SET;
+  if (others == Others::none || stays) return true;
+  if (!known && (types[0] == GST_SEEK_TYPE_NONE || types[1] == GST_SEEK_TYPE_NONE)) return false;
+  // Of a segment without a stop the duration is told.
+  if (types[1] == GST_SEEK_TYPE_NONE && ends[1] == duration) ends[1] = -1;
+  GstEvent* const same =
+      gst_event_new_seek(rate, format, flags, GST_SEEK_TYPE_SET, ends[0], GST_SEEK_TYPE_SET, ends[1]);
+  GstClockTime interval = 0;
+  gst_event_parse_seek_trickmode_interval(seek, &interval);
+  gst_event_set_seek_trickmode_interval(same, interval);
+  gst_event_set_seqnum(same, gst_event_get_seqnum(seek));
+  gst_event_unref(std::exchange(seek, same));
+  return true;
+}
+
+bool UpstreamRequests::has_waiting_seek() const {
+  const std::lock_guard lock(waiting_seek_->mutex);
+  return waiting_seek_->is_there;
 }
 
 /// Holds the server only for the call: the server's end, which frees the path for the next one, must not wait long.
@@ -225,7 +247,7 @@ void UpstreamRequests::handle(const LinkQuestion& question) {
   NewNames none(0);
   NewNames& names =
       may ? names_.try_emplace(question.who.pid, NewNames::of_client(question.who.uid)).first->second : none;
-  const UpstreamAsked asked = asked_of(question.text, names);
+  UpstreamAsked asked = asked_of(question.text, names);
   if (may && names.tells_of_refusal()) {
     GST_WARNING_OBJECT(sink_,
                        "client %u (process %d): what has names that are new here is left out from now on: those of one "
@@ -243,10 +265,12 @@ void UpstreamRequests::handle(const LinkQuestion& question) {
   }
   bool handled = false;
   const bool waits = asked.event != nullptr && waits_for_streaming(asked.event);
+  const Others others = waits || has_waiting_seek() ? Others::may_come : Others::none;
   if (waits && !channel_->sink_playing()) {
     GST_INFO_OBJECT(sink_, "client %u may not seek without a flush while this is paused", question.who.index);
     gst_event_unref(asked.event);
-  } else if (asked.event != nullptr && GST_EVENT_TYPE(asked.event) == GST_EVENT_SEEK && !may_seek(asked.event)) {
+  } else if (asked.event != nullptr && GST_EVENT_TYPE(asked.event) == GST_EVENT_SEEK &&
+             !may_seek(asked.event, others)) {
     GST_INFO_OBJECT(sink_, "client %u: a seek to nowhere: %" GST_PTR_FORMAT, question.who.index,
                     static_cast<void*>(asked.event));
     gst_event_unref(asked.event);

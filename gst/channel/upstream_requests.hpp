@@ -56,7 +56,9 @@ class UpstreamRequests {
   void answer(const LinkQuestion& question, const LinkText& text);
   [[nodiscard]] static bool send(GstElement* sink, Channel& channel, GstEvent* event);
   [[nodiscard]] bool leave_to_other_thread(const LinkQuestion& question, GstEvent* seek);
-  [[nodiscard]] bool may_seek(GstEvent* seek) const;
+  enum class Others { none, may_come };
+  [[nodiscard]] bool may_seek(GstEvent*& seek, Others others) const;
+  [[nodiscard]] bool has_waiting_seek() const;
   [[nodiscard]] bool may_send(const LinkServer& server, const LinkQuestion& question) const;
 
   GstElement* const sink_;

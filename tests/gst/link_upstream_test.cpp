@@ -346,6 +346,50 @@ TEST_F(LinkUpstream, ASeekFromTheEndStaysWithin) {
   EXPECT_EQ(data_of(gst_sample_get_buffer(sample.get())), Data(data.begin() + 97'000, data.begin() + 98'000));
 }
 
+// The one that waits would be done on the segment of the other, whose stop may be before its start.
+TEST_F(LinkUpstream, ASeekBesideOneThatWaitsLeavesNothingToTheSegment) {
+  Pipeline producer(from_video("upstream-events=all"));
+  start(producer);
+  Pipeline seeker(to_appsink("leaky=oldest") + " drop=true max-buffers=1");
+  start(seeker);
+  ASSERT_TRUE(pull(seeker.appsink()));
+  // The streaming thread stands, which seeks without a flush wait for.
+  const Pad in(gst_element_get_static_pad(producer.element("in"), "src"));
+  std::atomic<bool> stands{false};
+  const gulong block = gst_pad_add_probe(
+      in.get(), static_cast<GstPadProbeType>(GST_PAD_PROBE_TYPE_BLOCK | GST_PAD_PROBE_TYPE_BUFFER),
+      [](GstPad*, GstPadProbeInfo*, gpointer blocked) {
+        *static_cast<std::atomic<bool>*>(blocked) = true;
+        return GST_PAD_PROBE_OK;
+      },
+      &stands, nullptr);
+  ASSERT_TRUE(eventually([&] { return stands.load(); }));
+  const Pad pad(gst_element_get_static_pad(seeker.element("src"), "src"));
+  const auto sends = [&](GstSeekFlags flags, gint64 start, gint64 stop) {
+    return gst_pad_send_event(pad.get(), gst_event_new_seek(1, GST_FORMAT_TIME, flags, GST_SEEK_TYPE_SET, start,
+                                                            stop < 0 ? GST_SEEK_TYPE_NONE : GST_SEEK_TYPE_SET, stop)) !=
+           0;
+  };
+  const auto arrives = [&](Seen& seen, gint64 start) {
+    ASSERT_TRUE(seen.comes(GST_EVENT_SEEK));
+    GstSeekType types[2]{};
+    gint64 ends[2]{};
+    gst_event_parse_seek(seen.find(GST_EVENT_SEEK), nullptr, nullptr, nullptr, &types[0], &ends[0], &types[1],
+                         &ends[1]);
+    EXPECT_EQ(types[1], GST_SEEK_TYPE_SET);
+    EXPECT_EQ(ends[0], start);
+    EXPECT_EQ(ends[1], -1) << "it had no stop";
+  };
+  Seen first(producer.element("in"), "src", GST_PAD_PROBE_TYPE_EVENT_UPSTREAM);
+  auto waits = std::async(std::launch::async, [&] { return sends(GST_SEEK_FLAG_NONE, 5 * GST_SECOND, -1); });
+  arrives(first, 5 * GST_SECOND);
+  Seen second(producer.element("in"), "src", GST_PAD_PROBE_TYPE_EVENT_UPSTREAM);
+  EXPECT_TRUE(sends(GST_SEEK_FLAG_FLUSH, 3 * GST_SECOND, -1));
+  arrives(second, 3 * GST_SECOND);
+  gst_pad_remove_probe(in.get(), block);
+  waits.wait();
+}
+
 /// How many of the names "PREFIX-0", "PREFIX-1", … this process has come to know.
 int known_names(const std::string& prefix, int count) {
   int known = 0;
