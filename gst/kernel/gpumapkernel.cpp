@@ -264,12 +264,14 @@ gboolean start(GstBaseTransform* trans) {
       gpumap::gst::post_warning(GST_ELEMENT_CAST(trans), gpumap::Error(gpumap::ErrorCode::invalid, unknown));
     }
     auto settings = gpumap::gst::settings_of(trans);
+    state.parameters.begin(settings);
     settings.params = state.parameters.over(settings.params);
     state.schedule = gpumap::gst::try_schedule(GST_ELEMENT_CAST(trans), gpumap::gst::thread_settings_of(trans));
     const gpumap::StartedWith started(state.schedule);
     gpumap::gst::set_runner(trans, std::make_shared<KernelRunner>(settings));
   } catch (const std::exception& error) {
     gpumap::gst::post_error_once(GST_ELEMENT_CAST(trans), error);
+    state.parameters.end();
     return FALSE;
   }
   return TRUE;
@@ -281,6 +283,7 @@ gboolean stop(GstBaseTransform* trans) {
   auto runner = std::move(state_of(trans).runner);
   GST_OBJECT_UNLOCK(trans);
   state_of(trans).context_told = false;
+  state_of(trans).parameters.end();
   return TRUE;  // the runner ends here, outside the lock: it waits for the GPU
 }
 

@@ -4,10 +4,12 @@
 #include <gst/base/gstbasetransform.h>
 #include <gst/gst.h>
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -34,7 +36,12 @@ class KernelParameters {
   KernelParameters(const KernelParameters&) = delete;
   KernelParameters& operator=(const KernelParameters&) = delete;
 
-  /// The kernel of `element` is another one: its parameters are the children from here on. Those that it has not go.
+  /// The kernel that `settings` choose runs from here on: its parameters are the children.
+  void begin(const KernelSettings& settings);
+  /// No kernel runs any more.
+  void end();
+  /// The kernel of `element` is another one: its parameters are the children from here on. Those that it has not go;
+  /// while a kernel runs, which goes on until the next start, they keep their values for it.
   void adopt(GstElement* element);
   /// The child, transfer full; null where the kernel has no such parameter. Of a file that declares none it has any.
   [[nodiscard]] GObject* child(GstElement* element, const std::string& name);
@@ -48,7 +55,8 @@ class KernelParameters {
 
   /// Bring controlled values to stream time `time`; then true where any value differs from those of the last call.
   [[nodiscard]] bool changed(GstClockTime time);
-  /// `params` with the children's values in place of, or beside, what it says. Throws Error(invalid).
+  /// For the kernel that runs, or starts: `params` with the children's values in place of, or beside, what it says.
+  /// Throws Error(invalid).
   [[nodiscard]] std::string over(const std::string& params) const;
 
   /// Give `type`, an element's, the GstChildProxy interface over what `of` finds.
@@ -57,9 +65,14 @@ class KernelParameters {
 
  private:
   struct Child;
+  /// The children of the kernel that runs; under the lock.
+  [[nodiscard]] std::vector<Child*> in_force() const;
   GObject* find_or_add(GstElement* element, const std::string& name, bool whole);
   mutable std::mutex mutex_;
   std::vector<std::unique_ptr<Child>> children_;
+  std::vector<std::unique_ptr<Child>> former_;         ///< those of the kernel that runs which are children no more
+  std::optional<std::array<std::string, 3>> running_;  ///< what chose the kernel that runs
+  bool changed_since_ = false;                         ///< the element has another kernel for the next start
   std::set<std::string> missed_;  ///< that were asked for while the kernel had no such parameter, or went with a value
 };
 

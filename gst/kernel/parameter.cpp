@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 #include <optional>
 #include <utility>
@@ -78,6 +79,11 @@ Number value_in_force(const KernelSettings& settings, const std::string& name) {
   } catch (const gpumap::Error&) {
     return {};  // said where the kernel starts
   }
+}
+
+/// What of `settings` says which kernel it is, and what it declares.
+std::array<std::string, 3> chosen_by(const KernelSettings& settings) {
+  return {settings.kernel, settings.location, settings.declare};
 }
 
 bool is_whole(const DeclaredParameter& parameter) {
@@ -163,6 +169,7 @@ struct KernelParameters::Child {
   std::string name;
   GstGpumapParameter* object;
   std::optional<Number> told;  ///< by the last changed()
+  bool of_next = false;        ///< of a kernel that runs from the next start on only
 };
 
 KernelParameters::KernelParameters() = default;
@@ -175,12 +182,23 @@ GObject* KernelParameters::find_or_add(GstElement* element, const std::string& n
     const auto found =
         std::find_if(children_.begin(), children_.end(), [&](const auto& one) { return one->name == name; });
     if (found != children_.end()) return G_OBJECT(gst_object_ref((*found)->object));
-    const GType type = whole ? gst_gpumap_whole_parameter_get_type() : gst_gpumap_parameter_get_type();
-    auto* made = static_cast<GstGpumapParameter*>(g_object_new(type, nullptr));
-    gst_object_set_name(GST_OBJECT_CAST(made), name.c_str());
-    gst_object_set_parent(GST_OBJECT_CAST(made), GST_OBJECT_CAST(element));
-    children_.push_back(std::make_unique<Child>(name, made));
-    object = G_OBJECT(gst_object_ref(made));
+    // The element may have the kernel that runs once more.
+    const auto former = std::find_if(former_.begin(), former_.end(), [&](const auto& one) {
+      return !changed_since_ && one->name == name && one->is_whole() == whole;
+    });
+    if (former != former_.end()) {
+      object = G_OBJECT(gst_object_ref((*former)->object));
+      children_.push_back(std::move(*former));
+      former_.erase(former);
+    } else {
+      const GType type = whole ? gst_gpumap_whole_parameter_get_type() : gst_gpumap_parameter_get_type();
+      auto* made = static_cast<GstGpumapParameter*>(g_object_new(type, nullptr));
+      gst_object_set_name(GST_OBJECT_CAST(made), name.c_str());
+      gst_object_set_parent(GST_OBJECT_CAST(made), GST_OBJECT_CAST(element));
+      children_.push_back(std::make_unique<Child>(name, made));
+      children_.back()->of_next = changed_since_;
+      object = G_OBJECT(gst_object_ref(made));
+    }
   }
   gst_child_proxy_child_added(GST_CHILD_PROXY(element), object, name.c_str());
   return object;
@@ -204,29 +222,61 @@ GObject* KernelParameters::child(GstElement* element, const std::string& name) {
   return find_or_add(element, name, whole);
 }
 
+void KernelParameters::begin(const KernelSettings& settings) {
+  end();
+  const std::lock_guard lock(mutex_);
+  running_ = chosen_by(settings);
+}
+
+void KernelParameters::end() {
+  std::vector<std::unique_ptr<Child>> gone;  // let go without the lock
+  const std::lock_guard lock(mutex_);
+  running_.reset();
+  changed_since_ = false;
+  gone.swap(former_);
+  for (const auto& one : children_) one->of_next = false;
+}
+
+std::vector<KernelParameters::Child*> KernelParameters::in_force() const {
+  std::vector<Child*> found;
+  for (const auto* list : {&children_, &former_}) {
+    for (const auto& one : *list) {
+      if (!one->of_next) found.push_back(one.get());
+    }
+  }
+  return found;
+}
+
 void KernelParameters::adopt(GstElement* element) {
+  const KernelSettings settings = settings_of(element);
   std::vector<DeclaredParameter> known;
   try {
-    known = parameters_of(settings_of(element)).value_or(std::vector<DeclaredParameter>());
+    known = parameters_of(settings).value_or(std::vector<DeclaredParameter>());
   } catch (const Error&) {
     known.clear();
   }
   std::vector<std::unique_ptr<Child>> gone;
+  std::vector<std::pair<Ptr<GObject>, std::string>> told;
   {
     const std::lock_guard lock(mutex_);
+    changed_since_ = running_ && *running_ != chosen_by(settings);
     const auto first_gone = std::stable_partition(children_.begin(), children_.end(), [&](const auto& one) {
       const DeclaredParameter* parameter = parameter_of(known, one->name);
       return parameter != nullptr && is_whole(*parameter) == one->is_whole();
     });
     std::move(first_gone, children_.end(), std::back_inserter(gone));
     children_.erase(first_gone, children_.end());
-    for (const auto& one : gone) {
+    for (auto& one : gone) {
       if (one->value()) missed_.insert(one->name);
+      told.emplace_back(G_OBJECT(gst_object_ref(one->object)), one->name);
+      if (running_ && !one->of_next) former_.push_back(std::move(one));
     }
+    for (const auto& one : children_) one->of_next = one->of_next && changed_since_;
   }
-  for (const auto& one : gone) {
-    gst_child_proxy_child_removed(GST_CHILD_PROXY(element), G_OBJECT(one->object), one->name.c_str());
+  for (const auto& [object, name] : told) {
+    gst_child_proxy_child_removed(GST_CHILD_PROXY(element), object.get(), name.c_str());
   }
+  gone.clear();
   for (const DeclaredParameter& parameter : known) {
     const std::size_t count = parameter.values.size();
     for (std::size_t i = 0; i < count; ++i) {
@@ -268,7 +318,7 @@ bool KernelParameters::changed(GstClockTime time) {
   std::vector<Ptr<GstObject>> controlled;
   {
     const std::lock_guard lock(mutex_);
-    for (const auto& one : children_) {
+    for (const Child* one : in_force()) {
       auto* object = GST_OBJECT_CAST(one->object);
       if (gst_object_has_active_control_bindings(object) != 0) {
         controlled.emplace_back(static_cast<GstObject*>(gst_object_ref(object)));
@@ -281,7 +331,7 @@ bool KernelParameters::changed(GstClockTime time) {
   }
   const std::lock_guard lock(mutex_);
   bool any = false;
-  for (const auto& one : children_) {
+  for (Child* one : in_force()) {
     const std::optional<Number> now = one->value();
     any = any || now != one->told;
     one->told = now;
@@ -292,7 +342,7 @@ bool KernelParameters::changed(GstClockTime time) {
 std::string KernelParameters::over(const std::string& params) const {
   auto all = parse_parameters(params);
   const std::lock_guard lock(mutex_);
-  for (const auto& one : children_) {
+  for (const Child* one : in_force()) {
     const std::optional<Number> value = one->value();
     if (!value) continue;
     auto found = std::find_if(all.begin(), all.end(), [&](const auto& other) { return other.first == one->name; });

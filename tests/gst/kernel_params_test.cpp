@@ -204,6 +204,45 @@ TEST(OwnKernel, ParametersAreChildren) {
   EXPECT_EQ(gst_child_proxy_get_children_count(proxy), 3U);
 }
 
+// `location` and `declare` count from the next start on: until then the kernel that runs keeps what it was given.
+TEST(OwnKernel, AnotherLocationWhilePlayingLeavesTheValuesOfTheKernelThatRuns) {
+  const ShaderFile file(gray("// gpumap: params gain=3,taps=[1,2]\n", "uint(frame.params[0] * 10 + frame.params[2])"));
+  const ShaderFile other(gray("// gpumap: params speed=6\n", "uint(frame.params[0] + 100)"));
+  Own own("location=" + file.path() + " gain::value=7");
+  const auto first = [&own] {
+    const Data data = own.bytes();
+    return data.empty() ? -1 : std::to_integer<int>(data[0]);
+  };
+  EXPECT_EQ(first(), 72);
+  auto* proxy = GST_CHILD_PROXY(own.pipeline().element("kernel"));
+  GObject* gain = gst_child_proxy_get_child_by_name(proxy, "gain");
+  g_object_set(proxy, "location", other.path().c_str(), nullptr);
+  EXPECT_EQ(first(), 72);
+  g_object_set(proxy, "params", "taps=[4,5]", nullptr);
+  EXPECT_EQ(first(), 75) << "the value of the child that has gone holds";
+  // Those of the kernel that comes are there to be set, and nothing to the one that runs.
+  gst_child_proxy_set(proxy, "speed::value", 9.0, nullptr);
+  g_object_set(gain, "value", 8.0, nullptr);
+  g_object_set(proxy, "params", "taps=[4,6]", nullptr);
+  EXPECT_EQ(first(), 86);
+  // With the file of before its children are back.
+  g_object_set(proxy, "location", file.path().c_str(), nullptr);
+  GObject* back = gst_child_proxy_get_child_by_name(proxy, "gain");
+  EXPECT_EQ(back, gain);
+  gst_child_proxy_set(proxy, "gain::value", 9.0, nullptr);
+  EXPECT_EQ(first(), 96);
+  g_object_unref(back);
+  g_object_unref(gain);
+  // From the next start on the other one counts.
+  g_object_set(proxy, "location", other.path().c_str(), "params", "", nullptr);
+  gst_child_proxy_set(proxy, "speed::value", 5.0, nullptr);
+  EXPECT_EQ(first(), 92);
+  EXPECT_EQ(own.pipeline().wait(1ms), "timeout");
+  EXPECT_TRUE(own.pipeline().warnings().empty());
+  own.pipeline().set_state(GST_STATE_NULL);
+  EXPECT_EQ(first(), 105);
+}
+
 double value_of(GstElement* kernel, const char* name) {
   gdouble value = -1;
   gst_child_proxy_get(GST_CHILD_PROXY(kernel), name, &value, nullptr);
