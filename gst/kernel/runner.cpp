@@ -195,6 +195,7 @@ void KernelRunner::begin_stream(const GstCaps* in, const GstCaps* out, const std
   vulkan_.set_caps(in, out);
   check_picture_size(in);
   check_picture_size(out);
+  if (!declared_.output.empty()) check_output_shape(out);
   check_chroma_site(declared_, in, out);
   in_format_ = FrameFormat::from_caps(in);
   out_format_ = FrameFormat::from_caps(out);

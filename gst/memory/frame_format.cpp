@@ -92,6 +92,7 @@ FrameFormat FrameFormat::from_caps(const GstCaps* caps) {
     const bool spectrum = gst_structure_has_name(structure, spectrum_name);
     gint count = 0;
     gst_structure_get_int(structure, spectrum ? "bins" : "channels", &count);
+    if (count <= 0) return made;
     made.format_ = GPUMAP_FORMAT_F32;
     made.channels_ = static_cast<gpumap_u32>(count) * (spectrum ? 1 : 2);
     made.bytes_per_sample_ = made.channels_ * sizeof(float);
@@ -115,6 +116,7 @@ void FrameFormat::read_video(const GstCaps* caps) {
 void FrameFormat::read_audio(const GstCaps* caps) {
   GstAudioInfo info;
   if (!gst_audio_info_from_caps(&info, caps)) return;
+  if (GST_AUDIO_INFO_BPF(&info) <= 0) return;  // GStreamer counts them in 31 bits
   const SampleFormat* const known = find_sample_format(gst_audio_format_to_string(GST_AUDIO_INFO_FORMAT(&info)));
   format_ = known != nullptr ? known->format : std::uint32_t{GPUMAP_FORMAT_AUDIO_OTHER};
   channels_ = static_cast<gpumap_u32>(GST_AUDIO_INFO_CHANNELS(&info));
@@ -371,6 +373,66 @@ void check_picture_size(const GstCaps* caps) {
     const Ptr<gchar> shown(gst_caps_to_string(caps));
     throw Error(ErrorCode::invalid, fmt::format("{} are invalid caps of a picture: its {} has to be from 1 to {}",
                                                 shown.get(), side, most));
+  }
+}
+
+namespace {
+
+/// "channels=0" of `structure`, which has a field `name`.
+std::string field_text(const GstStructure* structure, const char* name) {
+  const Ptr<gchar> shown(gst_value_serialize(gst_structure_get_value(structure, name)));
+  return fmt::format("{}={}", name, shown ? shown.get() : "");
+}
+
+/// Throws Error(invalid) where field `name` of the output, where it has one, is no number from 1 to `most`.
+void check_count(const GstStructure* structure, const char* name, gint most) {
+  gint count = 0;
+  if (!gst_structure_has_field(structure, name)) return;
+  if (gst_structure_get_int(structure, name, &count) != 0 && count >= 1 && count <= most) return;
+  throw Error(ErrorCode::invalid, fmt::format("the output's caps have {}: {} has to be a number from 1 to {}; change "
+                                              "the kernel's line output",
+                                              field_text(structure, name), name, most));
+}
+
+}  // namespace
+
+void check_output_shape(const GstCaps* caps) {
+  const GstStructure* structure = gst_caps_get_structure(caps, 0);
+  const auto is = [structure](const char* name) { return gst_structure_has_name(structure, name) != 0; };
+  if (is(spectrum_name)) {
+    check_count(structure, "bins", G_MAXINT);
+  } else if (is(channels_name) || is(packed_iq_name)) {
+    check_count(structure, "channels", G_MAXINT);
+  } else if (is("audio/x-raw")) {
+    constexpr gint most_bytes = 8;  // of a sample
+    check_count(structure, "channels", G_MAXINT / most_bytes);
+    gint channels = 0;
+    gst_structure_get_int(structure, "channels", &channels);
+    if (channels > 2 && !gst_structure_has_field(structure, "channel-mask")) {
+      throw Error(ErrorCode::invalid,
+                  fmt::format("the output's caps have {} and no channel-mask, without which GStreamer takes no more "
+                              "than 2 channels: add channel-mask=(bitmask)0x0 to the kernel's line output",
+                              field_text(structure, "channels")));
+    }
+  } else if (is(tensor_name)) {
+    check_count(structure, "channels", G_MAXINT);
+    const GValue* dims = gst_structure_get_value(structure, "dims");
+    const guint count = dims != nullptr && GST_VALUE_HOLDS_ARRAY(dims) ? gst_value_array_get_size(dims) : 0;
+    double elements = count;  // of no dimension there are none
+    bool counts = true;
+    for (guint i = 0; i < count; ++i) {
+      const GValue* one = gst_value_array_get_value(dims, i);
+      const gint size = G_VALUE_HOLDS_INT(one) ? g_value_get_int(one) : 0;
+      counts = counts && size >= 1;
+      elements *= size;
+    }
+    constexpr double most_elements = 1e18;
+    if (dims == nullptr || (counts && count != 0 && elements <= most_elements)) return;
+    throw Error(ErrorCode::invalid,
+                fmt::format("the output's caps have {}: each dimension has to be a number from 1 on, as in "
+                            "dims=(int)<1,1000>, and all together no more than memory holds; change the kernel's line "
+                            "output",
+                            field_text(structure, "dims")));
   }
 }
 

@@ -98,6 +98,10 @@ class FrameFormat {
 /// Throws Error(invalid) for a picture without pixels, or of a size beyond what GStreamer and gpumap_view can tell.
 void check_picture_size(const GstCaps* caps);
 
+/// For caps that a kernel declares. Throws Error(invalid) where a count of channels, bins or elements is none, or
+/// beyond counting: from_caps() takes what has such caps for bytes, and an output would then be as large as the input.
+void check_output_shape(const GstCaps* caps);
+
 /// The layout of the part that a GstVideoCropMeta leaves of the picture in `frame`. That meta counts where its part has
 /// the size of the caps, of which `info` is, and the GstVideoMeta describes the picture around it, as GStreamer has it.
 /// The part begins at a whole pixel of chroma and, of an interlaced picture, at its first field. Empty: nothing is cut

@@ -6,6 +6,7 @@
 #include "gst/kernel/kernel_caps.hpp"
 #include "gst/kernel/kernel_metas.hpp"
 #include "kernel_file.hpp"
+#include "result_stream.hpp"
 
 namespace gpumap::gst::test {
 namespace {
@@ -138,6 +139,54 @@ TEST(DeclaredCaps, AreCheckedWithTheParametersThatAreGiven) {
       "// gpumap: params t=1\n// gpumap: output application/x-rows,bins={params.t ? 32 : {params.typo}}\n"
       "void main() {}\n");
   EXPECT_THAT(start_error("location=" + typo.path()), HasSubstr("no variable 'params.typo'"));
+}
+
+// Such a count would make bytes of the output, as large as the input, without a word.
+TEST(DeclaredCaps, OfNoSizeAreRefused) {
+  constexpr const char* audio = "audio/x-raw,format=F32LE,rate=48000,layout=interleaved,channels=";
+  const auto check = [](const std::string& text) -> std::string {
+    const Caps caps = new_caps(text.c_str());
+    try {
+      check_output_shape(caps.get());
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return {};
+  };
+  for (const char* fine : {"application/x-tensor,type=float32,dims=(int)<1,1001>", "application/x-tensor,dims=(int)<7>",
+                           "application/x-tensor,width=3,height=5,channels=3", "application/x-spectrum,bins=1001",
+                           "video/x-raw,channels=0", "application/x-tensor,type=any"}) {
+    EXPECT_EQ(check(fine), "") << fine;
+  }
+  for (const char* fine : {"1", "2", "6,channel-mask=(bitmask)0x3f", "1001,channel-mask=(bitmask)0x0"}) {
+    EXPECT_EQ(check(audio + std::string(fine)), "") << fine;
+  }
+  const std::pair<const char*, const char*> shapes[] = {
+      {"dims=(int)<0,1>", "dims=< (int)0, (int)1 >"},
+      {"dims=(int)<3,-1>", "dims=< (int)3, (int)-1 >"},
+      {"dims=(int)5", "dims=5"},
+      {"dims=(int)<2147483647,2147483647,9>", "dims=< (int)2147483647, (int)2147483647, (int)9 >"},
+      {"channels=(int)0", "channels=0"}};
+  for (const auto& [shape, shown] : shapes) {
+    EXPECT_THAT(check("application/x-tensor,type=float32," + std::string(shape)),
+                AllOf(HasSubstr(shown), HasSubstr("line output")));
+  }
+  for (const char* channels : {"0", "-3", "2147483647,channel-mask=(bitmask)0x0"}) {
+    EXPECT_THAT(check(audio + std::string(channels)), HasSubstr("channels=" + std::string(channels).substr(0, 2)));
+  }
+  EXPECT_THAT(check(audio + std::string("5")), HasSubstr("channel-mask=(bitmask)0x0"));
+  EXPECT_THAT(check("application/x-spectrum,bins=0"), HasSubstr("bins=0"));
+}
+
+TEST(DeclaredCaps, OfNoSizeAreAnErrorOfTheElement) {
+  const ShaderFile file(
+      "// gpumap: output application/x-tensor,type=uint8,"
+      "dims=(int)<{width-33},1>\nvoid main() {}\n");
+  Pipeline pipeline(
+      "videotestsrc num-buffers=2 ! video/x-raw,format=GRAY8,width=33,height=7 ! gpumapupload ! "
+      "gpumapkernel location=" +
+      file.path() + " ! fakesink");
+  EXPECT_THAT(pipeline.run(), AllOf(HasSubstr("dims=< (int)0, (int)1 >"), HasSubstr("line output")));
 }
 
 TEST(DeclaredCaps, AreTheSameWhateverOtherParametersBeginWith) {
