@@ -98,17 +98,22 @@ bool KernelLauncher::launch_instead() {
                             name_));
   }
   if (!wait(last_)) return false;
-  KernelSettings settings = settings_;
-  settings.mode = KernelMode::launch;
-  news_.reset();
-  watch_file(settings);
-  KernelPlan plan = plan_of(settings, *device_);
+  // What runs, and not what the file may be by now: its results, parameters and caps are those that the caller knows.
+  KernelPlan plan = *staying_;
+  plan.resident = false;
   plan.why_launched = "CUDA's streams order the frames that come or go";
-  check_output_may(plan, settings_.late_results, out_);
-  if (check_) check_(plan);
-  auto program = Program::load(device_, plan, settings.mode);
+  auto program = Program::load(device_, plan, KernelMode::launch);
   program->set_params(params());
-  auto tables = tables_of(plan, device_);
+  if (reload_) {
+    news_.reset();  // it would stay
+    KernelSettings settings = settings_;
+    settings.mode = KernelMode::launch;
+    auto reload = std::make_unique<KernelReload>(device_, settings, check_);
+    reload->follow(*reload_);
+    reload_ = std::move(reload);
+  }
+  choose_queue(plan);  // may throw, with the tables still there
+  auto tables = std::move(tables_);
   adopt(std::move(plan), std::move(program), std::move(tables));
   begin();
   return true;
@@ -166,6 +171,8 @@ std::unique_ptr<FrameTensors> KernelLauncher::tensors_of(const Declaration& decl
 
 void KernelLauncher::adopt(KernelPlan plan, std::unique_ptr<Program> program, std::unique_ptr<Tables> tables) {
   choose_queue(plan);
+  staying_.reset();
+  if (plan.resident) staying_ = plan;
   program_ = std::move(program);
   tables_ = std::move(tables);
   history_.reset();
@@ -240,6 +247,7 @@ std::optional<std::string> KernelLauncher::reload() {
     return fmt::format("{}: keeping the previous kernel", error.what());
   }
   adopt(std::move(news->plan), std::move(news->program), std::move(news->tables));
+  reload_->adopted();
   begin();
   return std::string();
 }

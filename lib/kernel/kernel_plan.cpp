@@ -229,7 +229,8 @@ KernelReload::KernelReload(std::shared_ptr<Device> device, KernelSettings settin
     : device_(std::move(device)),
       settings_(std::move(settings)),
       check_(std::move(check)),
-      compiled_(FileStamp::of(settings_.location)) {}
+      compiled_(FileStamp::of(settings_.location)),
+      runs_(compiled_) {}
 
 KernelReload::~KernelReload() = default;
 
@@ -253,6 +254,7 @@ std::optional<KernelReload::News> KernelReload::poll() {
   next_look_ = now + 100ms;
   if (compiling_.valid()) {
     if (compiling_.wait_for(0s) != std::future_status::ready) return {};
+    polled_ = compiled_;
     // Ends: it is ready.
     return compiling_.get();
   }
@@ -265,6 +267,7 @@ std::optional<KernelReload::News> KernelReload::poll() {
     compiling_ = std::async(std::launch::async, [this] { return compile(); });
   } catch (const std::system_error& error) {
     News news;
+    polled_ = compiled_;
     news.problem = fmt::format("{}: keeping the previous kernel", no_thread("compiling", error.code()).what());
     return news;
   }

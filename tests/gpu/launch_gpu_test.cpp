@@ -4,17 +4,22 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <filesystem>
+#include <fstream>
 #include <gpumap/cuda.hpp>
 #include <gpumap/device.hpp>
 #include <gpumap/error.hpp>
 #include <gpumap/kernel.hpp>
 #include <gpumap/kernel_launcher.hpp>
 #include <map>
+#include <optional>
 #include <random>
 #include <set>
 #include <string>
 #include <thread>
 #include <vector>
+#include "temporary_folder.hpp"
 #include "test_helpers.hpp"
 
 namespace gpumap {
@@ -343,6 +348,51 @@ TEST_F(LaunchGpuTest, ALauncherKeepsItsShareWhereItIsLaunchedInstead) {
   EXPECT_FALSE(launcher->how().resident);
   EXPECT_EQ(launcher->multiprocessors(), multiprocessors);
   EXPECT_EQ(found[0], found[1]);
+}
+
+// What is launched instead is what stayed, whatever the file is by then; that comes by a reload.
+TEST_F(LaunchGpuTest, ALauncherLaunchesTheVersionThatStayed) {
+  const TemporaryFolder folder;
+  KernelSettings settings;
+  settings.location = folder.path() / "changes.cu";
+  settings.mode = KernelMode::automatic;
+  settings.reload = true;
+  const auto write = [&](const std::string& names, unsigned number) {
+    std::ofstream(settings.location)
+        << "// gpumap: results " << names
+        << "\n#include <gpumap/kernel.h>\nextern \"C\" __global__ void counts(gpumap_frame frame) {\n"
+           "  if (gpumap_thread() != 0) {\n  } else {\n"
+           "    gpumap_u64* const words = reinterpret_cast<gpumap_u64*>(frame.result);\n"
+           "    for (gpumap_u32 i = 0; i < frame.result_words; ++i) words[i] = "
+        << number << " + i;\n  }\n}\n";
+  };
+  write("one=u64,two=u64", 11);
+  KernelLauncher launcher(settings, device_);
+  if (!launcher.how().resident) GTEST_SKIP() << launcher.how().why;
+  launcher.set_stream({}, {});
+  write("one=u64", 31);
+  EXPECT_TRUE(launcher.use_streams());
+  EXPECT_FALSE(launcher.how().resident);
+  EXPECT_EQ(launcher.declaration().results.size(), 2U);
+  const std::size_t bytes = 997;
+  const auto memory = device_->allocate({Placement::bar, bytes}, Backend::cuda);
+  FrameInput in;
+  in.mapping = memory.get();
+  in.address = in.view.plane[0] = memory->address(Backend::cuda);
+  in.bytes = in.view.bytes = bytes;
+  const auto words_of_frame = [&] {
+    FrameOutput out = launcher.launch(in, {});
+    EXPECT_EQ(out.outcome, FrameOutput::Outcome::given);
+    return launcher.next_result().value_or(Words());
+  };
+  EXPECT_THAT(words_of_frame(), ::testing::IsSupersetOf({11U, 12U}));
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  std::optional<std::string> outcome;
+  while (!(outcome = launcher.reload()) && std::chrono::steady_clock::now() < end) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  ASSERT_EQ(outcome, "");
+  EXPECT_THAT(words_of_frame(), ::testing::Contains(31U));
 }
 
 }  // namespace

@@ -368,6 +368,35 @@ TEST_P(KernelLauncherTest, SeesAChangeOfItsFileThatComesWhileItIsLoaded) {
   EXPECT_EQ(content(out.host, sent.size()), std::vector<std::byte>(sent.size(), std::byte{7}));
 }
 
+// Where another takes the place of what watches the file, a change that nobody took over is seen still.
+TEST_P(KernelLauncherTest, AnotherWatchGoesOnFromTheVersionThatRuns) {
+  const auto one = adder("", 1), two = adder("", 2);
+  const KernelSettings& settings = one->settings();
+  const KernelReload before(bench_->device(), settings, {});
+  std::filesystem::copy_file(two->settings().location, settings.location,
+                             std::filesystem::copy_options::overwrite_existing);
+  KernelReload after(bench_->device(), settings, {});
+  after.follow(before);
+  const auto news_of = [](KernelReload& reload) {
+    const auto end = Clock::now() + std::chrono::seconds(60);
+    std::optional<KernelReload::News> news;
+    while (!(news = reload.poll()) && Clock::now() < end) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    return news;
+  };
+  const auto news = news_of(after);
+  ASSERT_TRUE(news);
+  EXPECT_NE(news->program, nullptr) << news->problem;
+  // Not taken over, it comes again; taken over, the one before that does.
+  KernelReload again(bench_->device(), settings, {});
+  again.follow(after);
+  ASSERT_TRUE(news_of(again));
+  again.adopted();
+  std::ofstream(settings.location, std::ios::app) << "\n// longer\n";
+  KernelReload last(bench_->device(), settings, {});
+  last.follow(again);
+  EXPECT_TRUE(news_of(last));
+}
+
 // A file that became one whose tensors have no size with the frames that come, or do not come, or its output, or a grid
 // that no device takes.
 TEST_P(KernelLauncherTest, KeepsAKernelWhoseChangeDoesNotFitTheFrames) {

@@ -79,6 +79,11 @@ class GPUMAP_API KernelReload {
   KernelReload(std::shared_ptr<Device> device, KernelSettings settings, PlanCheck check);
   ~KernelReload();
 
+  /// The version that poll() gave last runs.
+  void adopted() { runs_ = polled_; }
+  /// In place of `before`, of the same file, whose version runs on: what has changed since is compiled.
+  void follow(const KernelReload& before) { compiled_ = runs_ = before.runs_; }
+
   /// What became of a change: a program, or why there is none.
   struct News {
     std::unique_ptr<Program> program;
@@ -97,6 +102,8 @@ class GPUMAP_API KernelReload {
   PlanCheck check_;
   std::optional<FileStamp> compiled_;  ///< the version that runs, or that did not compile
   std::optional<FileStamp> seen_;      ///< at the last look
+  std::optional<FileStamp> polled_;    ///< of what poll() gave last
+  std::optional<FileStamp> runs_;      ///< the version that runs
   std::chrono::steady_clock::time_point next_look_{};
   std::future<News> compiling_;  ///< its destruction waits for the compiler
 };
@@ -329,6 +336,7 @@ class GPUMAP_API KernelLauncher {
   std::unique_ptr<Program> program_;
   std::unique_ptr<KernelReload> reload_;    ///< null where it was not asked for
   std::optional<KernelReload::News> news_;  ///< not acted upon yet
+  std::optional<KernelPlan> staying_;       ///< of the kernel that stays on the GPU; none: each frame is a launch
   Declaration declaration_;
   std::unique_ptr<OutputSize> size_;     ///< of outputs
   FrameInput sized_;                     ///< what of the last frame that hangs on; no bytes: nothing is known of frames
