@@ -170,10 +170,12 @@ Outlet::~Outlet() {
 
 void Outlet::stop(bool drained) {
   if (!server()) return;
+  bool loses_end = false;
   if (drained) {
     std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, longest_drain, [this] { return ended_; });
+    loses_end = !changed_.wait_for(lock, longest_drain, [this] { return ended_; });
   }
+  if (loses_end) tell_of_lost_end();
   stopping_ = true;
   close_door();
   std::shared_ptr<LinkServer> last;
@@ -194,6 +196,15 @@ void Outlet::stop(bool drained) {
   last.reset();
   requests_.reset();  // the server's thread calls it, and has ended
   tell_of_all("the gpumapsink stopped");
+}
+
+void Outlet::tell_of_lost_end() {
+  const std::string who = who_stalls();
+  post_warning(sink_,
+               Error(ErrorCode::busy,
+                     fmt::format("gpumapsink stops although the end of its stream, and what may go before it, has not "
+                                 "gone out for {} s: {}",
+                                 longest_drain.count(), who.empty() ? "a client takes nothing" : who)));
 }
 
 bool Outlet::holds_back_end() {

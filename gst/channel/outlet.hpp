@@ -79,6 +79,7 @@ class Outlet {
   void tell(const LinkClient& client, const std::string& reason);
   void tell_of_gone(const LinkClient& client, const char* reason);
   void tell_of_all(const char* reason);
+  void tell_of_lost_end();
 
   // Under step_.
   [[nodiscard]] bool has_waiting() const noexcept;

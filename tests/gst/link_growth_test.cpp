@@ -2,6 +2,7 @@
 // Where the ring at a socket is too small: a larger one follows without a word in the stream, with all frames of both;
 // where none can, that is said.
 #include <gmock/gmock.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -210,6 +211,24 @@ TEST_F(Growth, AClientThatTakesNothingMeanwhileMissesNothing) {
   EXPECT_THAT(order, testing::AnyOf("0 ring 1 2 ", "ring 1 2 "));
   EXPECT_EQ(frame.info.bytes, 77 * frame_size);
   EXPECT_EQ(frame.info.sequence, 2U);
+}
+
+// A third ring waits for it, and so does the end, but no stop does.
+TEST_F(Growth, AProducerThatStopsBeforeItsEndWentOutSaysSo) {
+  Pipeline producer(from_appsrc());
+  const auto client = grow_before_idle_client(producer);
+  push_frame(producer, 3, 777 * frame_size);
+  push_eos(producer);
+  ASSERT_EQ(producer.wait(), "eos");
+  EXPECT_THAT(producer.warnings(), testing::IsEmpty());
+  ASSERT_TRUE(producer.reach(GST_STATE_READY));
+  EXPECT_EQ(producer.wait(1s), "timeout");
+  EXPECT_THAT(producer.warnings(), testing::ElementsAre(AllOf(HasSubstr("the end of its stream"),
+                                                              HasSubstr("process " + std::to_string(getpid())))));
+  LinkFrame frame;
+  std::string order;
+  for (std::string next; next != "?"; order += next + " ") next = take(*client, frame);
+  EXPECT_THAT(order, testing::AnyOf("0 ring 1 2 ? ", "ring 1 2 ? "));
 }
 
 // It overtakes the frames of both rings.
