@@ -150,6 +150,11 @@
   X(cuModuleEnumerateFunctions, cuModuleEnumerateFunctions, CUfunction* functions, unsigned count, CUmodule module) \
   X(cuFuncGetName, cuFuncGetName, const char** name, CUfunction function)
 
+/// Optional group, from CUDA 12.4 on: what a kernel takes, for a cubin tells nothing else of it.
+#define GPUMAP_CUDA_PARAMETERS(X)                                                                      \
+  X(cuFuncGetParamInfo, cuFuncGetParamInfo, CUfunction function, std::size_t index, std::size_t* from, \
+    std::size_t* bytes)
+
 /// Optional group, from CUDA 12.0 on: kernels launched as graphs.
 #define GPUMAP_CUDA_GRAPHS(X)                                                                                    \
   X(cuGraphCreate, cuGraphCreate, CUgraph* graph, unsigned flags)                                                \

@@ -40,6 +40,7 @@ Driver open_driver() {
   driver.has_stream_memory = all({GPUMAP_CUDA_STREAM_MEMORY(GPUMAP_CUDA_LOAD)});
   driver.has_event_times = all({GPUMAP_CUDA_EVENT_TIMES(GPUMAP_CUDA_LOAD)});
   driver.has_enumerate = all({GPUMAP_CUDA_ENUMERATE(GPUMAP_CUDA_LOAD)});
+  driver.has_parameters = all({GPUMAP_CUDA_PARAMETERS(GPUMAP_CUDA_LOAD)});
   driver.has_graphs = all({GPUMAP_CUDA_GRAPHS(GPUMAP_CUDA_LOAD)});
   driver.has_partitions = all({GPUMAP_CUDA_PARTITIONS(GPUMAP_CUDA_LOAD)});
 #undef GPUMAP_CUDA_LOAD

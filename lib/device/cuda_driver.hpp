@@ -30,12 +30,14 @@ struct Driver {
   GPUMAP_CUDA_STREAM_MEMORY(GPUMAP_CUDA_MEMBER)
   GPUMAP_CUDA_EVENT_TIMES(GPUMAP_CUDA_MEMBER)
   GPUMAP_CUDA_ENUMERATE(GPUMAP_CUDA_MEMBER)
+  GPUMAP_CUDA_PARAMETERS(GPUMAP_CUDA_MEMBER)
   GPUMAP_CUDA_GRAPHS(GPUMAP_CUDA_MEMBER)
   GPUMAP_CUDA_PARTITIONS(GPUMAP_CUDA_MEMBER)
 #undef GPUMAP_CUDA_MEMBER
   bool has_stream_memory = false;
   bool has_event_times = false;
   bool has_enumerate = false;
+  bool has_parameters = false;
   bool has_graphs = false;
   bool has_partitions = false;
   int version = 0;  ///< 13000 for 13.0

@@ -79,7 +79,7 @@ std::string CudaModule::only_function() const {
   unsigned count = 0;
   context().check(driver.cuModuleGetFunctionCount(&count, handle_), what);
   std::vector<CUfunction> functions(count);
-  context().check(driver.cuModuleEnumerateFunctions(functions.data(), count, handle_), what);
+  if (count != 0) context().check(driver.cuModuleEnumerateFunctions(functions.data(), count, handle_), what);
   std::vector<std::string> names;
   for (CUfunction function : functions) {
     const char* name = nullptr;
@@ -87,8 +87,28 @@ std::string CudaModule::only_function() const {
     names.emplace_back(name);
   }
   if (names.size() == 1) return names.front();
+  if (names.empty()) {
+    throw Error(
+        ErrorCode::compile,
+        fmt::format("kernel {}: no kernel in it: write extern \"C\" __global__ void name(gpumap_frame frame)", name_));
+  }
   throw Error(ErrorCode::compile, fmt::format("kernel {}: {} kernels in it: choose a function from {}", name_,
                                               names.size(), fmt::join(names, ", ")));
+}
+
+void CudaModule::check_takes_frame(CUfunction function, const std::string& name) const {
+  const auto& driver = context().driver();
+  if (!driver.has_parameters) return;
+  const CudaContext::Scope scope(context());
+  std::size_t from = 0, bytes = 0, more_bytes = 0;
+  if (driver.cuFuncGetParamInfo(function, 0, &from, &bytes) != CUDA_SUCCESS) return;  // it takes none
+  const bool takes_more = driver.cuFuncGetParamInfo(function, 1, &from, &more_bytes) == CUDA_SUCCESS;
+  if (is_frame_size(bytes) && !takes_more) return;
+  throw Error(ErrorCode::compile,
+              fmt::format("kernel {}: '{}' takes {}, and not one gpumap_frame by value ({} bytes): write extern \"C\" "
+                          "__global__ void {}(gpumap_frame frame)",
+                          name_, name, takes_more ? "several parameters" : fmt::format("{} bytes", bytes),
+                          sizeof(gpumap_frame), name));
 }
 
 /// A kernel that uses many registers, or says __launch_bounds__, allows fewer threads a block than usual.
@@ -169,14 +189,17 @@ class LoadedCudaKernel final : public CudaKernel {
   LoadedCudaKernel(const std::shared_ptr<GpuDevice>& device, const KernelSource& source, const CudaBinary& binary)
       : name_(source.name),
         module_(std::make_shared<CudaModule>(device, source.name, binary.code)),
-        function_(module_->find(binary.function.empty() ? module_->only_function() : binary.function)),
+        entry_(binary.function.empty() ? module_->only_function() : binary.function),
+        function_(module_->find(entry_)),
         shape_(module_->fit(function_, source)),
         shared_bytes_(source.shared_bytes) {
+    if (source.language == Language::cubin) module_->check_takes_frame(function_, entry_);  // of PTX the text tells
     if (module_->has_clusters(function_)) demand_.emplace(device->cuda()->residents(), Residents::Needs::cluster);
   }
 
   const std::string name_;
   const std::shared_ptr<const CudaModule> module_;
+  const std::string entry_;
   const CUfunction function_;
   const GridShape shape_;
   const std::uint32_t shared_bytes_;

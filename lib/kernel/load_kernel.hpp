@@ -63,6 +63,9 @@ class CudaModule {
   /// How `function` can be launched, with block, grid, work and shared memory as `source` asks. Gives it that shared
   /// memory. Throws Error(invalid) for blocks that are too large.
   [[nodiscard]] GridShape fit(CUfunction function, const KernelSource& source) const;
+  /// Throws Error(compile) where `function`, called `name`, takes anything but one gpumap_frame, as far as the driver
+  /// tells: a launch hands over no more, and the driver would read on behind it.
+  void check_takes_frame(CUfunction function, const std::string& name) const;
   /// It was compiled for clusters of blocks, which start together or not at all.
   [[nodiscard]] bool has_clusters(CUfunction function) const;
 

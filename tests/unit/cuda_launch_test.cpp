@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <numeric>
@@ -228,6 +229,57 @@ TEST_F(CudaLaunchTest, AFrameTakesThreeCallsBesideAskingForTheContext) {
   EXPECT_EQ(calls_of(*queue_of({.sm_share = 0.5}), kernel), plain) << "a graph's kernels run on the whole GPU";
   fake_cuda::table().has_graphs = false;
   EXPECT_EQ(calls_of(*queue_of(), kernel), plain) << "an old driver";
+}
+
+// A launch hands over a pointer to one frame: of a kernel that takes more the driver would read on behind it. PTX tells
+// what a kernel takes, a cubin does not.
+TEST_F(CudaLaunchTest, ACubinsKernelTakesOneFrame) {
+  static std::vector<std::size_t> parameters;
+  cuda::Driver& table = fake_cuda::table();
+  table.cuModuleLoadDataEx = [](CUmodule* module, const void* image, unsigned, CUjit_option*, void**) {
+    *module = reinterpret_cast<CUmodule>(const_cast<void*>(image));
+    return CUDA_SUCCESS;
+  };
+  table.cuModuleUnload = [](CUmodule) { return CUDA_SUCCESS; };
+  table.cuModuleGetFunction = [](CUfunction* function, CUmodule module, const char*) {
+    *function = reinterpret_cast<CUfunction>(module);
+    return CUDA_SUCCESS;
+  };
+  table.cuFuncGetAttribute = [](int* value, CUfunction_attribute, CUfunction) {
+    *value = 1;
+    return CUDA_SUCCESS;
+  };
+  table.cuFuncGetParamInfo = [](CUfunction, std::size_t index, std::size_t*, std::size_t* bytes) {
+    if (index >= parameters.size()) return CUDA_ERROR_INVALID_VALUE;
+    *bytes = parameters[index];
+    return CUDA_SUCCESS;
+  };
+  table.has_parameters = true;
+  // A fatbin with nothing in it: a magic number, a version, the length of this header, and of what follows.
+  const KernelSource source{.language = Language::cubin,
+                            .name = "odd.cubin",
+                            .code = std::string("\x50\xED\x55\xBA\x01\x00\x10\x00\0\0\0\0\0\0\0\0", 16),
+                            .function = "odd",
+                            .defines = {},
+                            .include_folders = {}};
+  const auto load = [&](const std::vector<std::size_t>& takes) -> std::string {
+    parameters = takes;
+    try {
+      static_cast<void>(load_cuda_kernel(device_, source));
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::compile);
+      return error.what();
+    }
+    return {};
+  };
+  EXPECT_EQ(load({sizeof(gpumap_frame)}), "");
+  EXPECT_EQ(load({offsetof(gpumap_frame, params) + sizeof gpumap_frame::params}), "") << "an older version's";
+  EXPECT_EQ(load({}), "");
+  EXPECT_THAT(load({sizeof(gpumap_frame), 4}), HasSubstr("'odd' takes several parameters"));
+  EXPECT_THAT(load({8}), HasSubstr("'odd' takes 8 bytes"));
+  EXPECT_THAT(load({sizeof(gpumap_frame) + 8}), HasSubstr(std::to_string(sizeof(gpumap_frame)) + " bytes"));
+  table.has_parameters = false;
+  EXPECT_EQ(load({8, 8}), "") << "an older driver tells nothing";
 }
 
 TEST_F(CudaLaunchTest, EachLaunchHasItsOwnFrameAndKernel) {

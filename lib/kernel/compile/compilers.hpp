@@ -98,6 +98,10 @@ struct PtxEntry {
 /// candidates, or when the kernel does not take one gpumap_frame.
 [[nodiscard]] std::string choose_entry(const KernelSource& source, std::string_view ptx);
 
+/// Whether a parameter of `bytes` bytes may be the gpumap_frame of this version, or of one before, which had less at
+/// its end: it sees that much of a frame.
+[[nodiscard]] bool is_frame_size(std::size_t bytes) noexcept;
+
 /// A driver is handed a cubin's address without its length and reads as far as the headers in it say. Throws
 /// Error(compile) where that is beyond the end of `source.code`, or where it is neither a cubin nor a fatbin.
 void check_cubin(const KernelSource& source);

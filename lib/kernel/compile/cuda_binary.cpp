@@ -24,18 +24,20 @@ bool is_blank(char c) {
   return c == ' ' || c == '\t' || c == '\n' || c == '\r';
 }
 
-/// The gpumap_frame of this version or of one before, which had less at its end: it sees that much of a frame.
 bool is_frame(std::string_view parameter) {
-  constexpr std::size_t first_version_bytes = offsetof(gpumap_frame, params) + sizeof gpumap_frame::params;
   const std::size_t open = parameter.find('[');
   if (open == parameter.npos) return false;
   std::size_t bytes = 0;
   const auto [end, error] = std::from_chars(parameter.data() + open + 1, parameter.data() + parameter.size(), bytes);
-  return error == std::errc{} && end != parameter.data() + parameter.size() && *end == ']' &&
-         bytes >= first_version_bytes && bytes <= sizeof(gpumap_frame);
+  return error == std::errc{} && end != parameter.data() + parameter.size() && *end == ']' && is_frame_size(bytes);
 }
 
 }  // namespace
+
+bool is_frame_size(std::size_t bytes) noexcept {
+  constexpr std::size_t first_version_bytes = offsetof(gpumap_frame, params) + sizeof gpumap_frame::params;
+  return bytes >= first_version_bytes && bytes <= sizeof(gpumap_frame);
+}
 
 std::vector<PtxEntry> ptx_entries(std::string_view ptx) {
   std::vector<PtxEntry> entries;
