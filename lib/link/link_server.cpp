@@ -456,7 +456,7 @@ RingStatus LinkServer::acquire(WriteLease& lease, WhenFull when_full, Deadline d
     }
     Deadline look = std::min<Deadline>(deadline, now + second_look);
     const auto limit = state.options.stall_limit;
-    if (limit.count() > 0 && limit < second_look) look = std::min<Deadline>(look, now + limit);
+    if (limit.count() > 0 && limit / 2 < second_look) look = std::min<Deadline>(look, now + limit / 2);
     const RingStatus after = ring->acquire(lease, WhenFull::block, look);
     if (after != RingStatus::timeout) return settled(after);
   }
@@ -730,6 +730,10 @@ bool LinkServer::State::end_stall(Deadline since) {
   const Deadline now = Clock::now();
   // Clients without slots keep nobody waiting: then the producer waits for its own frames.
   if (before == 0) nobody_holds = now;
+  // Between two looks this process may have been stopped, and its clients with it: so one look decides nothing.
+  const Deadline last = std::max(since, std::exchange(stall_looked, now));
+  const auto too_long = now - last - options.stall_limit / 2;
+  if (too_long.count() > 0) nobody_holds = std::min<Deadline>(now, std::max(since, nobody_holds) + too_long);
   const auto waited = now - std::max(since, nobody_holds);
   if (options.stall_limit.count() > 0 && waited >= options.stall_limit) {
     while (fan->busy() == before) {

@@ -234,7 +234,8 @@ struct LinkServer::State {
   std::atomic<bool> closed{false};        ///< close() was called
   std::atomic<bool> wants_turn{false};    ///< on_turn is called soon
   std::atomic<std::uint32_t> waiting{0};  ///< producers
-  Deadline nobody_holds{};                ///< the last time that end_stall() found that no client holds a slot
+  Deadline nobody_holds{};  ///< the last time that end_stall() found that no client holds a slot, or what counts as it
+  Deadline stall_looked{};  ///< the last call of end_stall()
   std::atomic<Deadline::duration> no_slot_since{
       {}};  ///< since when acquire() finds no slot; zero: it found one the last time
   std::thread service;

@@ -384,6 +384,26 @@ TEST(LinkStall, WhoComesLateIsNotBlamedForTheWaitBefore) {
   EXPECT_FALSE(asks());
 }
 
+// As a job of both that is suspended and continues: its client has had no time to give anything back.
+TEST(LinkStall, AProducerThatWasStoppedItselfBlamesNobodyAtOnce) {
+  Served served(2, {.stall_limit = 2s});
+  const auto client = served.consumer(LinkLeak::no, "stopped as well");
+  ReadLease kept[2];
+  for (auto& lease : kept) {
+    ASSERT_EQ(served.send(), RingStatus::ok);
+    ASSERT_EQ(next_of(*client, lease), "0");
+  }
+  const Deadline since = Clock::now();
+  EXPECT_FALSE(served.server->end_stall(since));
+  std::this_thread::sleep_for(3s);
+  EXPECT_FALSE(served.server->end_stall(since));
+  EXPECT_EQ(served.server->clients().size(), 1U);
+  EXPECT_FALSE(client->cut_off());
+  // But it has no more time than that.
+  EXPECT_TRUE(comes_true([&] { return served.server->end_stall(since); }));
+  EXPECT_TRUE(client->cut_off());
+}
+
 // Many short waits are no long one, also where the producer spins for them.
 TEST(LinkStall, ASlowClientThatGivesBackIsNotDisconnected) {
   constexpr auto limit = 1s;

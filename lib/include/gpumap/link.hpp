@@ -95,7 +95,8 @@ struct LinkServerOptions {
   std::uint32_t reserve = 2;  ///< slots that clients with another LinkLeak never get
   /// Disconnects the client that keeps the oldest frame, of those with LinkLeak::no if there are any, when no slot was
   /// free for this time, while the producer waits or is told `full` each time. Default: 0, no limit. The limit keeps a
-  /// process that is stopped (SIGSTOP) or in a debugger from stopping all.
+  /// process that is stopped (SIGSTOP) or in a debugger from stopping all. Between two looks for a slot no more than
+  /// half of it counts, so that a producer that was stopped with its clients waits for them once more.
   std::chrono::nanoseconds stall_limit{0};
   /// How long the end of a server waits for clients to be done with what was published; then it is taken from them,
   /// unless the server was told to leave().
