@@ -409,10 +409,13 @@ void check_output_shape(const GstCaps* caps) {
     gint channels = 0;
     gst_structure_get_int(structure, "channels", &channels);
     if (channels > 2 && !gst_structure_has_field(structure, "channel-mask")) {
-      throw Error(ErrorCode::invalid,
-                  fmt::format("the output's caps have {} and no channel-mask, without which GStreamer takes no more "
-                              "than 2 channels: add channel-mask=(bitmask)0x0 to the kernel's line output",
-                              field_text(structure, "channels")));
+      throw Error(
+          ErrorCode::invalid,
+          fmt::format(
+              "the output's caps have {} and no channel-mask, without which GStreamer takes no more "
+              "than 2 channels: add channel-mask=(bitmask)0x0 to the caps before the kernel, which go on, or to "
+              "its line output",
+              field_text(structure, "channels")));
     }
   } else if (is(tensor_name)) {
     check_count(structure, "channels", G_MAXINT);
