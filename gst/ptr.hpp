@@ -35,6 +35,8 @@ struct Release {
   void operator()(GstContext* one) const noexcept { gst_context_unref(one); }
   void operator()(GstSample* one) const noexcept { gst_sample_unref(one); }
   void operator()(GstStructure* one) const noexcept { gst_structure_free(one); }
+  void operator()(GstToc* one) const noexcept { gst_toc_unref(one); }
+  void operator()(GstTocEntry* one) const noexcept { gst_toc_entry_unref(one); }
   void operator()(GByteArray* one) const noexcept { g_byte_array_unref(one); }
   void operator()(GDateTime* one) const noexcept { g_date_time_unref(one); }
   void operator()(GTimeZone* one) const noexcept { g_time_zone_unref(one); }

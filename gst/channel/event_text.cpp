@@ -20,40 +20,49 @@ namespace {
 
 using Kind = StreamMessage;
 
+/// A field that GStreamer's reader of the event takes for granted.
+struct Field {
+  const char* name = nullptr;
+  GType (*type)() = nullptr;
+};
 struct KnownEvent {
   GstEventType type;
-  const char* field;  ///< required, of the type that follows; null: none
-  GType (*field_type)();
-  const char* other_field = nullptr;  ///< also required, of the same type
+  std::array<Field, 2> required{};
 };
 
-GType type_of_string() {
-  return G_TYPE_STRING;
+/// G_TYPE_STRING and its like are no functions.
+template <GType type>
+GType basic() {
+  return type;
 }
-GType type_of_time() {
-  return G_TYPE_UINT64;
+GType type_of_buffer() {
+  return GST_TYPE_BUFFER;
 }
-GType type_of_position() {
-  return G_TYPE_INT64;
-}
-GType type_of_bool() {
-  return G_TYPE_BOOLEAN;
+GType type_of_message() {
+  return GST_TYPE_MESSAGE;
 }
 
 constexpr std::array known_events{
-    KnownEvent{GST_EVENT_STREAM_START, "stream-id", type_of_string},
-    KnownEvent{GST_EVENT_CAPS, "caps", gst_caps_get_type},
-    KnownEvent{GST_EVENT_SEGMENT, "segment", gst_segment_get_type},
-    KnownEvent{GST_EVENT_TAG, "taglist", gst_tag_list_get_type},
-    KnownEvent{GST_EVENT_CUSTOM_DOWNSTREAM_STICKY, nullptr, nullptr},
-    KnownEvent{GST_EVENT_EOS, nullptr, nullptr},
-    KnownEvent{GST_EVENT_GAP, "timestamp", type_of_time, "duration"},
-    KnownEvent{GST_EVENT_SEGMENT_DONE, "position", type_of_position},
-    KnownEvent{GST_EVENT_CUSTOM_DOWNSTREAM, nullptr, nullptr},
-    KnownEvent{GST_EVENT_FLUSH_START, nullptr, nullptr},
-    KnownEvent{GST_EVENT_FLUSH_STOP, "reset-time", type_of_bool},
-    KnownEvent{GST_EVENT_LATENCY, "latency", type_of_time},
-    KnownEvent{GST_EVENT_CUSTOM_DOWNSTREAM_OOB, nullptr, nullptr},
+    KnownEvent{GST_EVENT_STREAM_START, {{{"stream-id", basic<G_TYPE_STRING>}}}},
+    KnownEvent{GST_EVENT_CAPS, {{{"caps", gst_caps_get_type}}}},
+    KnownEvent{GST_EVENT_SEGMENT, {{{"segment", gst_segment_get_type}}}},
+    KnownEvent{GST_EVENT_STREAM_COLLECTION, {{{"collection", gst_stream_collection_get_type}}}},
+    KnownEvent{GST_EVENT_TAG, {{{"taglist", gst_tag_list_get_type}}}},
+    KnownEvent{GST_EVENT_SINK_MESSAGE, {{{"message", type_of_message}}}},
+    KnownEvent{GST_EVENT_STREAM_GROUP_DONE, {{{"group-id", basic<G_TYPE_UINT>}}}},
+    KnownEvent{GST_EVENT_EOS},
+    KnownEvent{GST_EVENT_TOC, {{{"toc", gst_toc_get_type}, {"updated", basic<G_TYPE_BOOLEAN>}}}},
+    KnownEvent{GST_EVENT_PROTECTION, {{{"data", type_of_buffer}, {"system_id", basic<G_TYPE_STRING>}}}},
+    KnownEvent{GST_EVENT_SEGMENT_DONE, {{{"position", basic<G_TYPE_INT64>}, {"format", gst_format_get_type}}}},
+    KnownEvent{GST_EVENT_GAP, {{{"timestamp", basic<G_TYPE_UINT64>}, {"duration", basic<G_TYPE_UINT64>}}}},
+    KnownEvent{GST_EVENT_INSTANT_RATE_CHANGE,
+               {{{"rate", basic<G_TYPE_DOUBLE>}, {"flags", gst_segment_flags_get_type}}}},
+    KnownEvent{GST_EVENT_CUSTOM_DOWNSTREAM},
+    KnownEvent{GST_EVENT_CUSTOM_DOWNSTREAM_STICKY},
+    KnownEvent{GST_EVENT_FLUSH_START},
+    KnownEvent{GST_EVENT_FLUSH_STOP, {{{"reset-time", basic<G_TYPE_BOOLEAN>}}}},
+    KnownEvent{GST_EVENT_LATENCY, {{{"latency", basic<G_TYPE_UINT64>}}}},
+    KnownEvent{GST_EVENT_CUSTOM_DOWNSTREAM_OOB},
 };
 
 const KnownEvent* known(std::uint32_t type) {
@@ -70,9 +79,11 @@ bool has_end(const GstSegment& segment) {
   return end != GST_CLOCK_TIME_NONE && end >= segment.offset;
 }
 
-/// GStreamer asserts that a segment's rates are not 0.
+/// GStreamer asserts that rates are not 0.
+bool is_rate(gdouble rate) {
+  return rate != 0 && std::isfinite(rate);
+}
 bool is_sane(const GstSegment& segment) {
-  const auto is_rate = [](gdouble rate) { return rate != 0 && std::isfinite(rate); };
   if (segment.rate < 0 && !has_end(segment)) return false;
   return is_rate(segment.rate) && is_rate(segment.applied_rate) && gst_format_get_details(segment.format) != nullptr;
 }
@@ -89,37 +100,53 @@ bool has_value(const GstStructure* structure, const char* field, GType type) {
   return type != GST_TYPE_SEGMENT || is_sane(*static_cast<const GstSegment*>(boxed));
 }
 
-bool has_format(const GstStructure* structure) {
-  gint format = 0;
-  return gst_structure_get_enum(structure, "format", GST_TYPE_FORMAT, &format) != 0 && format >= GST_FORMAT_UNDEFINED &&
-         format <= GST_FORMAT_PERCENT;
+/// Whether the required fields, which are there, have values with which GStreamer's functions make such an event.
+bool is_sane(GstEventType type, const GstStructure* structure) {
+  const auto value = [structure](const char* field) { return gst_structure_get_value(structure, field); };
+  switch (type) {
+    case GST_EVENT_GAP:
+      return GST_CLOCK_TIME_IS_VALID(g_value_get_uint64(value("timestamp")));
+    case GST_EVENT_LATENCY:
+      return GST_CLOCK_TIME_IS_VALID(g_value_get_uint64(value("latency")));
+    case GST_EVENT_STREAM_GROUP_DONE:
+      return g_value_get_uint(value("group-id")) != GST_GROUP_ID_INVALID;
+    case GST_EVENT_SEGMENT_DONE: {
+      const gint format = g_value_get_enum(value("format"));
+      return format >= GST_FORMAT_UNDEFINED && format <= GST_FORMAT_PERCENT;
+    }
+    case GST_EVENT_INSTANT_RATE_CHANGE: {
+      constexpr auto instant = static_cast<guint>(GST_SEGMENT_FLAG_TRICKMODE) |
+                               static_cast<guint>(GST_SEGMENT_FLAG_TRICKMODE_KEY_UNITS) |
+                               static_cast<guint>(GST_SEGMENT_FLAG_TRICKMODE_FORWARD_PREDICTED) |
+                               static_cast<guint>(GST_SEGMENT_FLAG_TRICKMODE_NO_AUDIO);
+      // It keeps the direction: GStreamer's sinks assert what they need to play backwards.
+      const gdouble rate = g_value_get_double(value("rate"));
+      return is_rate(rate) && rate > 0 && (g_value_get_flags(value("flags")) & ~instant) == 0;
+    }
+    default:
+      return true;
+  }
 }
 
 /// Takes out what GStreamer's functions do not take, or assert, where they read an event: a field of another type than
 /// GStreamer's own, and the number of no group.
 void leave_out_odd_fields(GstEventType type, GstStructure* structure) {
-  struct Field {
+  struct Odd {
     GstEventType event;
     const char* name;
     GType type;
   };
-  const Field fields[] = {
-      {GST_EVENT_STREAM_START, "group-id", G_TYPE_UINT},
-      {GST_EVENT_STREAM_START, "flags", GST_TYPE_STREAM_FLAGS},
-      {GST_EVENT_STREAM_START, "stream", GST_TYPE_STREAM},
-      {GST_EVENT_GAP, "gap-flags", GST_TYPE_GAP_FLAGS},
+  const Odd fields[] = {
+      {GST_EVENT_STREAM_START, "group-id", G_TYPE_UINT},   {GST_EVENT_STREAM_START, "flags", GST_TYPE_STREAM_FLAGS},
+      {GST_EVENT_STREAM_START, "stream", GST_TYPE_STREAM}, {GST_EVENT_GAP, "gap-flags", GST_TYPE_GAP_FLAGS},
+      {GST_EVENT_PROTECTION, "origin", G_TYPE_STRING},
   };
-  for (const Field& field : fields) {
+  for (const Odd& field : fields) {
     const GValue* value = field.event == type ? gst_structure_get_value(structure, field.name) : nullptr;
     if (value == nullptr) continue;
     const bool is_no_group = G_VALUE_HOLDS_UINT(value) && g_value_get_uint(value) == GST_GROUP_ID_INVALID;
     if (G_VALUE_TYPE(value) != field.type || is_no_group) gst_structure_remove_field(structure, field.name);
   }
-}
-
-/// Whether it is a time for a gap or a latency. GStreamer's functions that make such an event take no other.
-bool is_some_time(const GstStructure* structure, const char* field) {
-  return GST_CLOCK_TIME_IS_VALID(g_value_get_uint64(gst_structure_get_value(structure, field)));
 }
 
 void append(LinkText& text, const void* bytes, std::size_t count) {
@@ -177,13 +204,12 @@ GstEvent* event_of(std::span<const std::byte> text, NewNames& names, std::string
   Ptr<GstStructure> structure(says_something ? take_structure(reader, names, refused) : nullptr);
   // Sticky events of an application are kept by their name.
   const bool has_name = event->type == GST_EVENT_CUSTOM_DOWNSTREAM_STICKY;
-  if (!structure && (event->field != nullptr || says_something || has_name)) return nullptr;
-  const auto has = [&](const char* field) {
-    return field == nullptr || has_value(structure.get(), field, event->field_type());
+  const auto is_there = [&](const Field& field) {
+    return field.name == nullptr || has_value(structure.get(), field.name, field.type());
   };
-  if (!has(event->field) || !has(event->other_field)) return nullptr;
-  if (event->field_type == type_of_time && !is_some_time(structure.get(), event->field)) return nullptr;
-  if (event->type == GST_EVENT_SEGMENT_DONE && !has_format(structure.get())) return nullptr;
+  const bool whole = std::all_of(event->required.begin(), event->required.end(), is_there);
+  if (!whole || (!structure && (says_something || has_name))) return nullptr;
+  if (!is_sane(event->type, structure.get())) return nullptr;
   if (structure) leave_out_odd_fields(event->type, structure.get());
   GstEvent* made =
       event->type == GST_EVENT_EOS ? gst_event_new_eos() : gst_event_new_custom(event->type, structure.release());
@@ -201,6 +227,13 @@ Keeping keeping_of(const GstEvent* event) {
       return Keeping::segment;
     case GST_EVENT_TAG:
       return Keeping::tags;
+    case GST_EVENT_STREAM_GROUP_DONE:
+      return Keeping::group_done;
+    case GST_EVENT_STREAM_COLLECTION:
+    case GST_EVENT_TOC:
+    case GST_EVENT_PROTECTION:
+    case GST_EVENT_SINK_MESSAGE:
+    case GST_EVENT_INSTANT_RATE_CHANGE:
     case GST_EVENT_CUSTOM_DOWNSTREAM_STICKY:
       return Keeping::custom;
     case GST_EVENT_SEGMENT_DONE:

@@ -22,10 +22,11 @@ class NewNames;
 /// reader trusts nothing: a message that is not an event of a known kind with the fields of that kind is refused.
 using LinkText = std::vector<std::byte>;
 
-/// Stream-start, caps, segment, segment-done, tags, gap, EOS, flushes, latency and an application's events. Empty for
-/// others (TOC, stream-group-done), and for events that cannot be written in max_link_message bytes. A field or tag
-/// that cannot be written, or for which no room is left, is left out; `left_out` gets their number. Caps are whole or
-/// empty.
+/// All that go downstream but a BUFFERSIZE: stream-start, collections and groups of streams, caps, segment, tags,
+/// tables of contents, messages of elements and applications for sinks, protection, instant changes of the rate, gap,
+/// segment-done, EOS, flushes, latency and an application's events. Empty for others, and for events that cannot be
+/// written in max_link_message bytes. A field or tag that cannot be written, or for which no room is left, is left out;
+/// `left_out` gets their number. Caps are whole or empty.
 [[nodiscard]] LinkText text_of(GstEvent* event, unsigned* left_out = nullptr);
 /// Whether events of this type cross.
 [[nodiscard]] bool crosses(GstEventType type);
@@ -70,12 +71,13 @@ GstVideoMeta* add_video_meta(GstBuffer* buffer, const VideoLayout& layout, GstVi
 [[nodiscard]] bool read_time(std::span<const std::byte> text, Channel::FarTime& time);
 
 /// The state that a client which connects later receives, in this order.
-enum class Keeping : std::uint32_t { none, time, stream_start, caps, segment, tags, custom, layout, end };
+enum class Keeping : std::uint32_t { none, time, stream_start, caps, segment, tags, custom, layout, group_done, end };
 /// Keeping::none for events that hold only when they are sent.
 [[nodiscard]] Keeping keeping_of(const GstEvent* event);
 /// As on a pad, caps and segment hold until new ones come.
 [[nodiscard]] inline bool outlives_stream(Keeping keeping) {
-  return keeping != Keeping::tags && keeping != Keeping::custom && keeping != Keeping::end;
+  return keeping != Keeping::tags && keeping != Keeping::custom && keeping != Keeping::group_done &&
+         keeping != Keeping::end;
 }
 
 }  // namespace gpumap::gst

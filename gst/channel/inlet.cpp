@@ -460,6 +460,13 @@ void Inlet::read(std::span<const std::byte> text) {
     case GST_EVENT_CUSTOM_DOWNSTREAM_OOB:
       channel_->pass(event);
       return;
+    case GST_EVENT_SINK_MESSAGE: {  // from this element, as what it tells of the producer
+      GstMessage* message = nullptr;
+      gst_event_parse_sink_message(event, &message);
+      GST_MESSAGE_SRC(message) = GST_OBJECT_CAST(gst_object_ref(src_));
+      gst_message_unref(message);
+      break;
+    }
     case GST_EVENT_EOS:
       ended_ = true;
       break;

@@ -427,6 +427,12 @@ void Outlet::on_event(GstEvent* event) {
   }
   const LinkText text = text_of(event);
   if (text.empty()) return;
+  if (GST_EVENT_TYPE(event) == GST_EVENT_INSTANT_RATE_CHANGE) {
+    // It overtakes what waits here, and no segment: without one, no sink can take it.
+    const std::lock_guard lock(step_);
+    if (server_ && !failed_ && kept_.contains(gst::key_of(Keeping::segment))) send(text, key_of(event));
+    return;
+  }
   const bool flushes = GST_EVENT_TYPE(event) == GST_EVENT_FLUSH_START;
   if (GST_EVENT_TYPE(event) == GST_EVENT_CUSTOM_DOWNSTREAM_OOB) give_time_to_read();
   if (const auto server = this->server())
@@ -467,8 +473,8 @@ void Outlet::flush(GstEvent* event) {
       if (event_ && !needs_client(event_.get()) && !failed_) pass(event_.get());
       forget_waiting();
       channel_->forget_held();
-      // As on a pad, a flush ends the segment and EOS.
-      for (const Keeping over : {Keeping::segment, Keeping::end}) forget(gst::key_of(over));
+      // As on a pad, a flush ends the segment, the group and EOS.
+      for (const Keeping over : {Keeping::segment, Keeping::group_done, Keeping::end}) forget(gst::key_of(over));
       server_->withdraw_all();
       send(text_of(event), 0);
     }
@@ -489,8 +495,9 @@ void Outlet::send(const LinkText& text, std::uint32_t key) {
 std::uint32_t Outlet::key_of(GstEvent* event) {
   const Keeping keeping = keeping_of(event);
   if (keeping != Keeping::tags && keeping != Keeping::custom) return gst::key_of(keeping);
-  // As on a pad, the last event of each name holds.
-  const std::string name = gst_structure_get_name(gst_event_get_structure(event));
+  // As on a pad, the last event of each type and name holds.
+  const std::string name = fmt::format("{} {}", static_cast<unsigned>(GST_EVENT_TYPE(event)),
+                                       gst_structure_get_name(gst_event_get_structure(event)));
   const auto number = static_cast<std::size_t>(std::find(names_.begin(), names_.end(), name) - names_.begin());
   if (number == names_.size()) names_.push_back(name);
   return gst::key_of(keeping, number);
@@ -568,11 +575,8 @@ void Outlet::pass(GstEvent* event) {
                     max_link_message));
   }
   if (text.empty() || left_out > 0) {
-    // Decoders put an object of this process into each stream-start.
-    const bool usual = GST_EVENT_TYPE(event) == GST_EVENT_STREAM_START && !text.empty();
-    GST_CAT_LEVEL_LOG(GST_CAT_DEFAULT, usual ? GST_LEVEL_INFO : GST_LEVEL_WARNING, sink_,
-                      "%s%s does not cross to other processes: %u fields cannot be written in %zu bytes",
-                      text.empty() ? "" : "some of ", GST_EVENT_TYPE_NAME(event), left_out, max_link_message);
+    GST_WARNING_OBJECT(sink_, "%s%s does not cross to other processes: %u fields cannot be written in %zu bytes",
+                       text.empty() ? "" : "some of ", GST_EVENT_TYPE_NAME(event), left_out, max_link_message);
   }
   if (!text.empty()) send(text, key_of(event));
   if (GST_EVENT_TYPE(event) == GST_EVENT_EOS) end();

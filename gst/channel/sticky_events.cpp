@@ -37,7 +37,7 @@ void StickyEvents::remember(GstEvent* event) {
 
 void StickyEvents::flush() {
   std::erase_if(events_, [](GstEvent* old) {
-    const bool ends = GST_EVENT_TYPE(old) == GST_EVENT_SEGMENT;
+    const bool ends = GST_EVENT_TYPE(old) == GST_EVENT_SEGMENT || GST_EVENT_TYPE(old) == GST_EVENT_STREAM_GROUP_DONE;
     if (ends) gst_event_unref(old);
     return ends;
   });

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "gpumap/message_bytes.hpp"
+#include "gst/channel/as_structure.hpp"
 #include "gst/ptr.hpp"
 
 namespace gpumap::gst {
@@ -198,6 +199,8 @@ class Writer {
         return true;
       case G_TYPE_BOXED:
         return g_value_get_boxed(value) != nullptr && boxed(value, kind);
+      case G_TYPE_OBJECT:
+        return g_value_get_object(value) != nullptr && object(value, kind);
       default:
         return of_gstreamer(value, kind);
     }
@@ -286,6 +289,15 @@ class Writer {
       begin(Kind::sample);
       return sample(static_cast<GstSample*>(one));
     }
+    if (type == GST_TYPE_TOC) {
+      begin(Kind::toc);
+      return structure(as_structure(static_cast<GstToc*>(one)).get());
+    }
+    if (type == GST_TYPE_MESSAGE) {
+      begin(Kind::message);
+      const auto said = as_structure(static_cast<GstMessage*>(one));
+      return said != nullptr && structure(said.get());
+    }
     if (type == G_TYPE_DATE) {
       begin(Kind::date);
       const auto* date = static_cast<const GDate*>(one);
@@ -306,6 +318,17 @@ class Writer {
       return raw(data, size);
     }
     return false;
+  }
+
+  bool object(const GValue* value, std::byte& kind) {
+    const gpointer one = g_value_get_object(value);
+    if (GST_IS_STREAM(one)) {
+      kind = static_cast<std::byte>(Kind::stream);
+      return structure(as_structure(GST_STREAM_CAST(one)).get());
+    }
+    if (!GST_IS_STREAM_COLLECTION(one)) return false;
+    kind = static_cast<std::byte>(Kind::stream_collection);
+    return structure(as_structure(GST_STREAM_COLLECTION_CAST(one)).get());
   }
 
   bool raw(const void* data, std::size_t size) {
@@ -672,6 +695,28 @@ class Taker {
         return give(value, GST_TYPE_BUFFER, buffer(text));
       case Kind::sample:
         return give(value, GST_TYPE_SAMPLE, sample(text));
+      default:
+        return of_structure(kind, Ptr<GstStructure>(structure(text, false)), value);
+    }
+  }
+
+  static bool of_structure(Kind kind, const Ptr<GstStructure>& read, GValue& value) {
+    const auto give_object = [&](GType type, auto object) {
+      if (!object) return false;
+      g_value_init(&value, type);
+      g_value_take_object(&value, object.release());
+      return true;
+    };
+    if (!read) return false;
+    switch (kind) {
+      case Kind::toc:
+        return give(value, GST_TYPE_TOC, toc_of(read.get()).release());
+      case Kind::message:
+        return give(value, GST_TYPE_MESSAGE, message_of(read.get()).release());
+      case Kind::stream:
+        return give_object(GST_TYPE_STREAM, stream_of(read.get()));
+      case Kind::stream_collection:
+        return give_object(GST_TYPE_STREAM_COLLECTION, collection_of(read.get()));
       default:
         return false;
     }

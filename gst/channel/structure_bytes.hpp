@@ -24,7 +24,8 @@ inline void put_and_free(LinkText& text, gchar* one) {
 // So a text cannot be checked before it is parsed. Here each value has a kind and a length.
 //
 // Numbers, texts, enumerations, flags, fractions, ranges, lists, arrays, dates, bytes, caps, structures, tags,
-// segments, buffers and samples cross. A field of another type (a pointer, an object), one nested more than
+// segments, buffers and samples cross, and as structures (as_structure.hpp) tables of contents, streams, their
+// collections, and messages of elements. A field of another type (a pointer, an object), one nested more than
 // `deepest_value` deep, and those after the first 16,384 are left out; the others cross. An enumeration or flags whose
 // type or value the reading process does not know become their number; a set of flags becomes a plain GstFlagSet.
 

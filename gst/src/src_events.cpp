@@ -164,6 +164,10 @@ void SrcStream::push(GstEvent* event) {
       gst_event_unref(event);
       return;
     }
+    case GST_EVENT_INSTANT_RATE_CHANGE:  // sinks assert that they have a segment in time
+      if (segment_ != nullptr && is_timed_) break;
+      gst_event_unref(event);
+      return;
     case GST_EVENT_SEGMENT_DONE:
       if (!has_sink_beside()) tell_of_segment_done(event);
       break;

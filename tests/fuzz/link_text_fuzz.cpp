@@ -81,6 +81,54 @@ void use(GstEvent* event) {
       gst_event_parse_gap_flags(event, &flags);
       return;
     }
+    case GST_EVENT_TOC: {
+      GstToc* toc = nullptr;
+      gboolean updated = FALSE;
+      gst_event_parse_toc(event, &toc, &updated);
+      const Ptr<GstToc> owned(toc);
+      expect(toc != nullptr);
+      (void)gst_toc_find_entry(toc, "a");
+      return;
+    }
+    case GST_EVENT_STREAM_COLLECTION: {
+      GstStreamCollection* collection = nullptr;
+      gst_event_parse_stream_collection(event, &collection);
+      const Ptr<GstStreamCollection> owned(collection);
+      expect(collection != nullptr);
+      for (guint n = 0; n < gst_stream_collection_get_size(collection); ++n) {
+        expect(gst_stream_get_stream_id(gst_stream_collection_get_stream(collection, n)) != nullptr);
+      }
+      return;
+    }
+    case GST_EVENT_SINK_MESSAGE: {
+      GstMessage* message = nullptr;
+      gst_event_parse_sink_message(event, &message);
+      const Ptr<GstMessage> owned(message);
+      expect(message != nullptr && gst_message_get_structure(message) != nullptr);
+      return;
+    }
+    case GST_EVENT_PROTECTION: {
+      const gchar* system = nullptr;
+      const gchar* origin = nullptr;
+      GstBuffer* data = nullptr;
+      gst_event_parse_protection(event, &system, &data, &origin);
+      expect(system != nullptr && data != nullptr);
+      return;
+    }
+    case GST_EVENT_INSTANT_RATE_CHANGE: {
+      gdouble rate = 0;
+      GstSegmentFlags flags{};
+      gst_event_parse_instant_rate_change(event, &rate, &flags);
+      expect(rate > 0 && std::isfinite(rate));
+      gst_event_unref(gst_event_new_instant_rate_change(rate, flags));
+      return;
+    }
+    case GST_EVENT_STREAM_GROUP_DONE: {
+      guint group = 0;
+      gst_event_parse_stream_group_done(event, &group);
+      expect(group != GST_GROUP_ID_INVALID);
+      return;
+    }
     case GST_EVENT_FLUSH_STOP:
       return gst_event_parse_flush_stop(event, nullptr);
     case GST_EVENT_LATENCY:

@@ -9,6 +9,7 @@
 #include <limits>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <span>
 #include <string>
 #include <thread>
@@ -17,6 +18,7 @@
 
 #include "gst/channel/channel.hpp"
 #include "link_sides.hpp"
+#include "link_written.hpp"
 #include "thread_names.hpp"
 #include "watch.hpp"
 
@@ -99,6 +101,17 @@ TEST_F(LinkSides, WhoComesLaterGetsAllThatHolds) {
   }
   gst_pad_send_event(pad.get(), gst_event_new_custom(GST_EVENT_CUSTOM_DOWNSTREAM_STICKY,
                                                      gst_structure_new("one", "n", G_TYPE_INT, 2, nullptr)));
+  const std::vector<GstEvent*> others = events_with_objects();
+  std::set<GstEventType> sticky;
+  for (GstEvent* const event : others) {
+    if (GST_EVENT_TYPE(event) == GST_EVENT_STREAM_START) {
+      gst_event_unref(event);  // another stream
+      continue;
+    }
+    sticky.insert(GST_EVENT_TYPE(event));
+    gst_pad_send_event(pad.get(), event);
+  }
+  ASSERT_EQ(sticky.size(), 6U);
   push_frame(producer, 1);
   (void)pull(first->appsink());
   first.reset();
@@ -118,6 +131,12 @@ TEST_F(LinkSides, WhoComesLaterGetsAllThatHolds) {
     return n;
   };
   EXPECT_EQ(count(GST_EVENT_TAG), 2U);
+  for (const GstEventType type : sticky) EXPECT_EQ(count(type), 1U) << gst_event_type_get_name(type);
+  const Ptr<GstBus> bus(gst_element_get_bus(late->get()));
+  const Ptr<GstMessage> mark(gst_bus_timed_pop_filtered(bus.get(), 5 * GST_SECOND, GST_MESSAGE_ELEMENT));
+  ASSERT_TRUE(mark) << "the sink posts the message";
+  EXPECT_TRUE(gst_message_has_name(mark.get(), "mark"));
+  EXPECT_EQ(GST_MESSAGE_SRC(mark.get()), GST_OBJECT_CAST(late->element("src")));
   ASSERT_EQ(count(GST_EVENT_CUSTOM_DOWNSTREAM_STICKY), 2U);
   for (guint n = 0; n < 2; ++n) {
     const Ptr<GstEvent> event(gst_pad_get_sticky_event(out.get(), GST_EVENT_CUSTOM_DOWNSTREAM_STICKY, n));

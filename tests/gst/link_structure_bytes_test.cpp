@@ -88,6 +88,81 @@ TEST(LinkStructureBytes, AreReadAsTheyWereWritten) {
   }
 }
 
+// GStreamer has no text for most of them.
+TEST(LinkStructureBytes, SayTablesStreamsAndMessagesAsTheyAre) {
+  for (GstEvent* const one : events_with_objects()) {
+    const Event sent(one);
+    SCOPED_TRACE(GST_EVENT_TYPE_NAME(one));
+    unsigned left_out = 1;
+    const LinkText text = gst::text_of(sent.get(), &left_out);
+    EXPECT_EQ(left_out, 0U);
+    const Event event = read_event(text);
+    ASSERT_TRUE(event);
+    EXPECT_TRUE(gst::text_of(event.get()) == text);
+    switch (GST_EVENT_TYPE(event.get())) {
+      case GST_EVENT_STREAM_START: {
+        GstStream* stream = nullptr;
+        gst_event_parse_stream(event.get(), &stream);
+        const Ptr<GstStream> owned(stream);
+        ASSERT_TRUE(owned);
+        EXPECT_STREQ(gst_stream_get_stream_id(stream), "of-video");
+        EXPECT_EQ(gst_stream_get_stream_type(stream), GST_STREAM_TYPE_VIDEO);
+        EXPECT_EQ(gst_stream_get_stream_flags(stream), GST_STREAM_FLAG_SELECT);
+        const Caps caps(gst_stream_get_caps(stream));
+        EXPECT_TRUE(gst_caps_is_strictly_equal(caps.get(), new_caps("video/x-h264,width=33").get()));
+        const Tags tags(gst_stream_get_tags(stream));
+        EXPECT_EQ(gst_tag_list_get_tag_size(tags.get(), GST_TAG_TITLE), 1U);
+        break;
+      }
+      case GST_EVENT_STREAM_COLLECTION: {
+        GstStreamCollection* collection = nullptr;
+        gst_event_parse_stream_collection(event.get(), &collection);
+        const Ptr<GstStreamCollection> owned(collection);
+        ASSERT_EQ(gst_stream_collection_get_size(collection), 2U);
+        EXPECT_STREQ(gst_stream_collection_get_upstream_id(collection), "of-file");
+        EXPECT_STREQ(gst_stream_get_stream_id(gst_stream_collection_get_stream(collection, 1)), "of-text");
+        break;
+      }
+      case GST_EVENT_TOC: {
+        GstToc* toc = nullptr;
+        gboolean updated = FALSE;
+        gst_event_parse_toc(event.get(), &toc, &updated);
+        const Ptr<GstToc> owned(toc);
+        EXPECT_TRUE(updated);
+        EXPECT_TRUE(gst_event_has_name(event.get(), "GstEventTocGlobal"));
+        GstTocEntry* const second = gst_toc_find_entry(toc, "second");
+        ASSERT_NE(second, nullptr);
+        EXPECT_EQ(gst_toc_entry_get_entry_type(second), GST_TOC_ENTRY_TYPE_CHAPTER);
+        EXPECT_STREQ(gst_toc_entry_get_uid(gst_toc_entry_get_parent(second)), "all");
+        gint64 start = 0, stop = 0;
+        EXPECT_TRUE(gst_toc_entry_get_start_stop_times(second, &start, &stop));
+        EXPECT_EQ(start, 17);
+        EXPECT_EQ(stop, 9'000'000'000);
+        GstTocLoopType loop{};
+        gint repeats = 0;
+        EXPECT_TRUE(gst_toc_entry_get_loop(second, &loop, &repeats));
+        EXPECT_EQ(loop, GST_TOC_LOOP_PING_PONG);
+        EXPECT_EQ(repeats, 3);
+        break;
+      }
+      case GST_EVENT_SINK_MESSAGE: {
+        GstMessage* message = nullptr;
+        gst_event_parse_sink_message(event.get(), &message);
+        const Ptr<GstMessage> owned(message);
+        EXPECT_EQ(GST_MESSAGE_TYPE(message), GST_MESSAGE_ELEMENT);
+        EXPECT_TRUE(gst_message_has_name(message, "mark"));
+        EXPECT_TRUE(gst_event_has_name(event.get(), "mine"));
+        break;
+      }
+      default:
+        break;
+    }
+  }
+  const Ptr<GstMessage> error(gst_message_new_eos(nullptr));
+  const Event refused(gst_event_new_sink_message("mine", error.get()));
+  EXPECT_TRUE(gst::text_of(refused.get()).empty()) << "GStreamer's own messages are of this process";
+}
+
 // Paths and JSON: what GStreamer's text cannot tell from an escaped character, or from lists that are nested.
 TEST(LinkStructureBytes, SayAnyTextAsItIs) {
   std::string brackets;

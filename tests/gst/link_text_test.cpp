@@ -101,6 +101,75 @@ TEST(LinkText, OfWhatIsNothingIsNoEvent) {
   EXPECT_FALSE(is_read(GST_EVENT_GAP, "x, timestamp=(guint64)1, duration=(int)2;"));
 }
 
+// GStreamer's readers take their fields for granted.
+TEST(LinkText, OfEventsThatMissAFieldIsNone) {
+  const WithComplaints go_on;
+  const auto is_read = [](GstEventType type, const std::string& structure) {
+    return read_event(written(type, structure)) != nullptr;
+  };
+  const auto rate = [&](const std::string& fields) {
+    return is_read(GST_EVENT_INSTANT_RATE_CHANGE, "x, " + fields + ";");
+  };
+  EXPECT_TRUE(rate("rate=(double)1.5, flags=(GstSegmentFlags)trickmode"));
+  EXPECT_FALSE(rate("rate=(double)-1.5, flags=(GstSegmentFlags)trickmode")) << "another direction";
+  EXPECT_FALSE(rate("rate=(double)0, flags=(GstSegmentFlags)trickmode"));
+  EXPECT_FALSE(rate("rate=(double)2, flags=(GstSegmentFlags)reset"));
+  EXPECT_FALSE(rate("rate=(double)2, flags=(int)0"));
+  EXPECT_FALSE(rate("rate=(double)2"));
+  EXPECT_FALSE(rate("flags=(GstSegmentFlags)trickmode"));
+  EXPECT_TRUE(is_read(GST_EVENT_STREAM_GROUP_DONE, "x, group-id=(uint)7;"));
+  EXPECT_FALSE(is_read(GST_EVENT_STREAM_GROUP_DONE, "x, group-id=(uint)0;"));
+  EXPECT_FALSE(is_read(GST_EVENT_STREAM_GROUP_DONE, "x, group-id=(int)7;"));
+  EXPECT_TRUE(is_read(GST_EVENT_PROTECTION, "x, system_id=(string)a, data=(buffer)00ff;"));
+  EXPECT_FALSE(is_read(GST_EVENT_PROTECTION, "x, system_id=(string)NULL, data=(buffer)00ff;"));
+  EXPECT_FALSE(is_read(GST_EVENT_PROTECTION, "x, data=(buffer)00ff;"));
+  for (const GstEventType type : {GST_EVENT_TOC, GST_EVENT_STREAM_COLLECTION, GST_EVENT_SINK_MESSAGE}) {
+    EXPECT_FALSE(is_read(type, "x, toc=(int)1, updated=(boolean)true, collection=(int)1, message=(int)1;"));
+  }
+}
+
+// What is made anew of structures: a peer may write any structure in its place.
+TEST(LinkText, OfTablesAndStreamsIsReadAsFarAsItCanBe) {
+  const auto read = [](std::byte kind, const std::string& structure) {
+    LinkText text = event_head(GST_EVENT_CUSTOM_DOWNSTREAM);
+    LinkText content;
+    EXPECT_EQ(put_structure(content, parsed(structure).get(), max_link_message), 0U);
+    for (const LinkText& part : {bytes_of("x"), numbers(std::uint32_t{1}), bytes_of("it"), LinkText{kind},
+                                 numbers(static_cast<std::uint32_t>(content.size())), content}) {
+      text.insert(text.end(), part.begin(), part.end());
+    }
+    Event event = read_event(text);
+    return event && gst_structure_has_field(gst_event_get_structure(event.get()), "it") ? std::move(event) : Event();
+  };
+  const auto it = [](const Event& event) {
+    return gst_structure_get_value(gst_event_get_structure(event.get()), "it");
+  };
+  constexpr auto toc = std::byte{36}, stream = std::byte{37}, collection = std::byte{38}, message = std::byte{39};
+  EXPECT_FALSE(read(toc, "toc;"));
+  EXPECT_FALSE(read(toc, "toc, scope=(int)1;"));
+  EXPECT_FALSE(read(stream, "stream, type=(GstStreamType)video;"));
+  EXPECT_FALSE(read(message, "message, is-element=(boolean)true;"));
+  EXPECT_FALSE(read(message, "message, says=(structure)\"x;\";"));
+  const Event table = read(toc,
+                           "toc, scope=(GstTocScope)global, tags=(int)3, entries=(structure){ \"entry;\", "
+                           "\"entry, type=(GstTocEntryType)chapter;\", "
+                           "\"entry, type=(GstTocEntryType)chapter, uid=a, start=(gint64)3, loop=(int)1;\" };");
+  ASSERT_TRUE(table);
+  const GList* const entries = gst_toc_get_entries(static_cast<GstToc*>(g_value_get_boxed(it(table))));
+  ASSERT_EQ(g_list_length(const_cast<GList*>(entries)), 1U) << "one has a type and a name";
+  const auto* const entry = static_cast<const GstTocEntry*>(entries->data);
+  EXPECT_STREQ(gst_toc_entry_get_uid(entry), "a");
+  gint64 start = 0;
+  (void)gst_toc_entry_get_start_stop_times(entry, &start, nullptr);
+  EXPECT_EQ(start, -1) << "no end";
+  const Event one = read(stream, "stream, id=a, type=(int)7, caps=(int)1, tags=(int)1;");
+  ASSERT_TRUE(one);
+  EXPECT_STREQ(gst_stream_get_stream_id(GST_STREAM_CAST(g_value_get_object(it(one)))), "a");
+  const Event many = read(collection, "collection, streams=(structure){ \"stream;\", \"stream, id=b;\" };");
+  ASSERT_TRUE(many);
+  EXPECT_EQ(gst_stream_collection_get_size(GST_STREAM_COLLECTION_CAST(g_value_get_object(it(many)))), 1U);
+}
+
 TEST(LinkText, OfASegmentThatCannotBeIsNoEvent) {
   const WithComplaints go_on;
   GstSegment segment;
@@ -377,6 +446,8 @@ std::vector<LinkText> sent_downstream() {
   add(gst_event_new_segment(&segment));
   add(gst_event_new_tag(gst_tag_list_new(GST_TAG_TITLE, "a \"title\", [x]", GST_TAG_TRACK_NUMBER, 3, nullptr)));
   add(gst_event_new_gap(1, 2));
+  for (GstEvent* const one : events_with_objects()) add(one);
+  texts.erase(texts.begin());  // two begin a stream
   add(gst_event_new_eos());
   add(gst_event_new_flush_start());
   add(gst_event_new_flush_stop(TRUE));

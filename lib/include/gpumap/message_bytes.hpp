@@ -126,6 +126,10 @@ enum class StreamValue : std::uint8_t {
   segment,
   buffer,
   sample,
+  toc,
+  stream,
+  stream_collection,
+  message,
 };
 
 }  // namespace gpumap
