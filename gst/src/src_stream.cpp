@@ -320,8 +320,10 @@ void SrcStream::give_up(GstFlowReturn flow) {
     return;
   }
   gst_pad_pause_task(pad_);
-  // A bin that goes down stops its own pads first, which then refuse events: an error, by GStreamer's reckoning.
-  if (flow == GST_FLOW_FLUSHING || (flow == GST_FLOW_ERROR && is_stopping(element_))) return;
+  // A bin that goes down stops its own pads first, which then refuse events or caps: an error, by GStreamer's
+  // reckoning.
+  const bool failed = flow == GST_FLOW_ERROR || flow == GST_FLOW_NOT_NEGOTIATED;
+  if (flow == GST_FLOW_FLUSHING || (failed && is_stopping(element_))) return;
   const bool told = has_sink_beside();
   if (flow == GST_FLOW_NOT_LINKED) {
     output_.note_loss();

@@ -134,6 +134,12 @@ SinkSettings settings_of(GstElement* element) {
   return settings;
 }
 
+/// While a pipeline goes down, what follows may have stopped already, and then takes neither caps nor events: an error,
+/// by GStreamer's reckoning, which is none here. Nor is a flush.
+bool is_ending(GstGpumapUpload* self) {
+  return GST_PAD_IS_FLUSHING(self->srcpad) || gpumap::gst::is_stopping(&self->element);
+}
+
 /// Caps go before what they are for. An error is on the bus where they cannot, except while the pipeline goes down.
 GstFlowReturn negotiate(GstGpumapUpload* self) {
   UploadState& state = *self->state;
@@ -143,7 +149,7 @@ GstFlowReturn negotiate(GstGpumapUpload* self) {
     state.refused = false;
     return GST_FLOW_OK;
   }
-  if (GST_PAD_IS_FLUSHING(self->srcpad) || gpumap::gst::is_stopping(&self->element)) return GST_FLOW_FLUSHING;
+  if (is_ending(self)) return GST_FLOW_FLUSHING;
   if (!std::exchange(state.refused, true)) {
     GST_ELEMENT_ERROR(self, STREAM, FORMAT, ("%s", gpumap::gst::message_of(state.output.refusal()).c_str()), (nullptr));
   }
@@ -181,7 +187,9 @@ GstFlowReturn hand_on(GstGpumapUpload* self, GstBuffer* buffer) {
   try {
     GstFlowReturn flow = negotiate(self);
     if (flow == GST_FLOW_OK) flow = put(self, std::move(taken));
-    return flow == GST_FLOW_OK ? take(self) : flow;
+    if (flow == GST_FLOW_OK) flow = take(self);
+    const bool failed = flow == GST_FLOW_ERROR || flow == GST_FLOW_NOT_NEGOTIATED;
+    return failed && is_ending(self) ? GST_FLOW_FLUSHING : flow;
   } catch (const std::exception& error) {
     gpumap::gst::post_error(&self->element, error);
     return GST_FLOW_ERROR;
@@ -236,7 +244,8 @@ gboolean sink_event(GstPad* pad, GstObject* parent, GstEvent* event) {
       gst_event_copy_segment(event, &state.segment);
       [[fallthrough]];
     default:
-      if (needs_caps(state, event) && negotiate(self) != GST_FLOW_OK) {
+      if (!needs_caps(state, event)) break;
+      if (const GstFlowReturn flow = negotiate(self); flow != GST_FLOW_OK && flow != GST_FLOW_FLUSHING) {
         gst_event_unref(event);
         return FALSE;
       }

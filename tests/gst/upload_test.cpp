@@ -144,6 +144,63 @@ TEST(Upload, RefusesWithTheRemedy) {
 }
 
 // What applications read from the frames behind gpumapsrc they read from these.
+/// As while its state goes down, where the elements behind have stopped first.
+void begin_to_stop(GstElement* pipeline) {
+  GST_OBJECT_LOCK(pipeline);
+  GST_STATE_TARGET(pipeline) = GST_STATE_READY;
+  GST_OBJECT_UNLOCK(pipeline);
+}
+
+/// "" once upstream has paused without an error.
+std::string ends_without_error(const Pipeline& pipeline) {
+  const Pad out(gst_element_get_static_pad(pipeline.element("in"), "src"));
+  if (!eventually([&] { return gst_pad_get_task_state(out.get()) == GST_TASK_PAUSED; })) return "upstream goes on";
+  const Ptr<GstBus> bus(gst_element_get_bus(pipeline.get()));
+  const Ptr<GstMessage> message(gst_bus_pop_filtered(bus.get(), GST_MESSAGE_ERROR));
+  return message ? Ptr<gchar>(gst_structure_to_string(gst_message_get_structure(message.get()))).get() : "";
+}
+
+TEST(Upload, TellsNoErrorOfWhatHasStoppedBehindIt) {
+  struct Stops {
+    GstElement* pipeline;
+    GstFlowReturn flow;
+  };
+  for (const GstFlowReturn flow : {GST_FLOW_ERROR, GST_FLOW_NOT_NEGOTIATED}) {
+    SCOPED_TRACE(gst_flow_get_name(flow));
+    Pipeline pipeline("appsrc name=in format=time ! gpumapupload name=up ! fakesink");
+    Stops stops{pipeline.get(), flow};
+    const Pad out(gst_element_get_static_pad(pipeline.element("up"), "src"));
+    gst_pad_add_probe(
+        out.get(), GST_PAD_PROBE_TYPE_BUFFER,
+        [](GstPad*, GstPadProbeInfo* info, gpointer user) {
+          begin_to_stop(static_cast<Stops*>(user)->pipeline);
+          gst_buffer_unref(GST_PAD_PROBE_INFO_BUFFER(info));
+          GST_PAD_PROBE_INFO_FLOW_RETURN(info) = static_cast<Stops*>(user)->flow;
+          return GST_PAD_PROBE_HANDLED;
+        },
+        &stops, nullptr);
+    ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+    ASSERT_TRUE(push(pipeline.appsrc(), new_buffer(random_data(4099, 7), 0)));
+    EXPECT_EQ(ends_without_error(pipeline), "");
+  }
+  // Caps that nobody takes any more, in front of a segment.
+  Pipeline pipeline(
+      "appsrc name=in format=time caps=video/x-raw,format=NV12,width=34,height=6,framerate=30/1 ! "
+      "gpumapupload name=up ! video/x-raw,width=66 ! fakesink");
+  const Pad in(gst_element_get_static_pad(pipeline.element("up"), "sink"));
+  gst_pad_add_probe(
+      in.get(), GST_PAD_PROBE_TYPE_EVENT_DOWNSTREAM,
+      [](GstPad*, GstPadProbeInfo* info, gpointer user) {
+        const bool is_segment = GST_EVENT_TYPE(GST_PAD_PROBE_INFO_EVENT(info)) == GST_EVENT_SEGMENT;
+        if (is_segment) begin_to_stop(static_cast<GstElement*>(user));
+        return GST_PAD_PROBE_OK;
+      },
+      pipeline.get(), nullptr);
+  ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  ASSERT_TRUE(push(pipeline.appsrc(), new_buffer(random_data(34 * 6 * 3 / 2, 7), 0)));
+  EXPECT_EQ(ends_without_error(pipeline), "");
+}
+
 TEST(Upload, FollowsFrames) {
   Pipeline pipeline(std::string(small) + "gpumapupload name=up stamps=true ! gpumapkernel kernel=checksum ! fakesink");
   ASSERT_EQ(pipeline.run(), "eos");
