@@ -145,7 +145,7 @@ TEST(DeclaredCaps, AreCheckedWithTheParametersThatAreGiven) {
 TEST(DeclaredCaps, OfNoSizeAreRefused) {
   constexpr const char* audio = "audio/x-raw,format=F32LE,rate=48000,layout=interleaved,channels=";
   const auto check = [](const std::string& text) -> std::string {
-    const Caps caps = new_caps(text.c_str());
+    const Caps caps = new_caps(text);
     try {
       check_output_shape(caps.get());
     } catch (const Error& error) {
