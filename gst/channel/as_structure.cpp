@@ -2,14 +2,10 @@
 #include "gst/channel/as_structure.hpp"
 
 #include <optional>
-#include <string>
 
 namespace gpumap::gst {
 namespace {
 
-void put_list(GstStructure* into, const char* field, GValue& list) {
-  gst_structure_take_value(into, field, &list);
-}
 void append(GValue& list, Ptr<GstStructure> one) {
   GValue value = G_VALUE_INIT;
   g_value_init(&value, GST_TYPE_STRUCTURE);
@@ -75,7 +71,7 @@ void put_entries(GstStructure* into, GList* entries) {
   for (GList* at = entries; at != nullptr; at = at->next) {
     append(list, as_structure(static_cast<GstTocEntry*>(at->data)));
   }
-  put_list(into, "entries", list);
+  gst_structure_take_value(into, "entries", &list);
 }
 
 Ptr<GstTocEntry> entry_of(const GstStructure* structure) {
@@ -151,7 +147,7 @@ Ptr<GstStructure> as_structure(GstStreamCollection* collection) {
   for (guint index = 0; index < gst_stream_collection_get_size(collection); ++index) {
     append(list, as_structure(gst_stream_collection_get_stream(collection, index)));
   }
-  put_list(made.get(), "streams", list);
+  gst_structure_take_value(made.get(), "streams", &list);
   return made;
 }
 

@@ -178,7 +178,7 @@ bool UpstreamRequests::may_seek(GstEvent*& seek, Others others) const {
   const bool stays = types[0] == GST_SEEK_TYPE_SET && types[1] == GST_SEEK_TYPE_SET;
   if (others == Others::none || stays) return true;
   if (!known && (types[0] == GST_SEEK_TYPE_NONE || types[1] == GST_SEEK_TYPE_NONE)) return false;
-  // Of a segment without a stop the duration is told.
+  // A segment without a stop says its duration instead.
   if (types[1] == GST_SEEK_TYPE_NONE && ends[1] == duration) ends[1] = -1;
   GstEvent* const same =
       gst_event_new_seek(rate, format, flags, GST_SEEK_TYPE_SET, ends[0], GST_SEEK_TYPE_SET, ends[1]);

@@ -190,7 +190,7 @@ class SinkCore : public std::enable_shared_from_this<SinkCore> {
   /// Nobody has had a slot since the first of these calls behind the last slot, of a sink that plays. True: one came
   /// free, for who kept it lost it.
   [[nodiscard]] bool end_stall(const Session& session);
-  /// Nothing but drops for long is told as a wait is.
+  /// A long time of drops alone gets the warning of a long wait.
   void tell_who_has_all();
   /// No src is there to take a frame, and an event of the application, as a rule EOS, waits for upstream.
   [[nodiscard]] static bool is_kept_from_ending(const Session& session);

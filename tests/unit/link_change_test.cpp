@@ -365,7 +365,7 @@ TEST(LinkChange, AClientThatHasEndedStaysBehind) {
   EXPECT_TRUE(comes_true([&] { return served.server->clients().empty(); }));
 }
 
-// What waits for that before a further ring need not look by itself.
+// The producer may wait for that before a further ring, and is woken.
 TEST(LinkChange, TheServerHearsThatAClientHasCome) {
   std::atomic<int> turns{0};
   LinkServerOptions options;
