@@ -27,13 +27,13 @@ constexpr std::size_t max_events = 4096;
 
 using Names = std::set<std::pair<GstEventType, std::string>>;
 
-/// Whether a later event replaces it. As on a pad, the last tag event and the last sticky event of an application with
-/// a name hold in a stream. `later`: the names of events behind `event` in its stream.
+/// Whether a later event replaces it. As on a pad, of the kinds that may be many, such as tags, the last one with a
+/// name holds in a stream. `later`: the names of events behind `event` in its stream.
 bool is_superseded(GstEvent* event, Names& later) {
   if (event == nullptr) return false;
   const GstEventType type = GST_EVENT_TYPE(event);
   if (type == GST_EVENT_STREAM_START) later.clear();
-  if (type != GST_EVENT_TAG && type != GST_EVENT_CUSTOM_DOWNSTREAM_STICKY) return false;
+  if ((gst_event_type_get_flags(type) & GST_EVENT_TYPE_STICKY_MULTI) == 0) return false;
   const GstStructure* const structure = gst_event_get_structure(event);
   return !later.emplace(type, structure != nullptr ? gst_structure_get_name(structure) : "").second;
 }

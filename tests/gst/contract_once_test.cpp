@@ -305,6 +305,23 @@ TEST(Relinked, LeavesAnyOtherFlowAsItIs) {
   EXPECT_EQ(channel->downstream_flow(), GST_FLOW_OK);
 }
 
+// As on a pad, the last one of each name holds: else they grow without end.
+TEST(Unlinked, KeepsOfStickyEventsTheLastOfEachName) {
+  const auto channel = std::make_shared<Channel>("unlinked");
+  channel->set_downstream_flow(GST_FLOW_NOT_LINKED);
+  const Ptr<GstMessage> message(gst_message_new_element(nullptr, gst_structure_new_empty("mark")));
+  for (int i = 0; i < 10'000; ++i) {
+    const Ptr<GstEvent> event(gst_event_new_sink_message("mine", message.get()));
+    ASSERT_TRUE(channel->push_event(event.get()));
+  }
+  int kept = 0;
+  for (Channel::Next next; (next = channel->next(Deadline{})).kind == Channel::Next::Kind::event; ++kept) {
+    gst_event_unref(next.event);
+  }
+  EXPECT_GT(kept, 0);
+  EXPECT_LT(kept, 5000);
+}
+
 // A segment that comes at the moment at which downstream has had enough of the last one: it is refused before, or
 // wanted.
 TEST(Segment, IsNotTakenForTheOneThatDownstreamHadEnoughOf) {
