@@ -121,7 +121,7 @@ bool is_sane(GstEventType type, const GstStructure* structure) {
                                static_cast<guint>(GST_SEGMENT_FLAG_TRICKMODE_NO_AUDIO);
       // It keeps the direction: GStreamer's sinks assert what they need to play backwards.
       const gdouble rate = g_value_get_double(value("rate"));
-      return is_rate(rate) && rate > 0 && (g_value_get_flags(value("flags")) & ~instant) == 0;
+      return is_playable_rate(rate) && rate > 0 && (g_value_get_flags(value("flags")) & ~instant) == 0;
     }
     default:
       return true;
@@ -178,6 +178,11 @@ bool crosses(GstEventType type) {
   return known(static_cast<std::uint32_t>(type)) != nullptr;
 }
 
+bool is_playable_rate(gdouble rate) {
+  constexpr gdouble slowest = 1e-6, fastest = 1e6;
+  return std::abs(rate) >= slowest && std::abs(rate) <= fastest;
+}
+
 bool is_known_value(GType type, gint value) {
   auto* const values = static_cast<GEnumClass*>(g_type_class_ref(type));
   const bool known = g_enum_get_value(values, value) != nullptr;
@@ -225,6 +230,8 @@ Keeping keeping_of(const GstEvent* event) {
       return Keeping::caps;
     case GST_EVENT_SEGMENT:
       return Keeping::segment;
+    case GST_EVENT_INSTANT_RATE_CHANGE:
+      return Keeping::rate;
     case GST_EVENT_TAG:
       return Keeping::tags;
     case GST_EVENT_STREAM_GROUP_DONE:
@@ -233,7 +240,6 @@ Keeping keeping_of(const GstEvent* event) {
     case GST_EVENT_TOC:
     case GST_EVENT_PROTECTION:
     case GST_EVENT_SINK_MESSAGE:
-    case GST_EVENT_INSTANT_RATE_CHANGE:
     case GST_EVENT_CUSTOM_DOWNSTREAM_STICKY:
       return Keeping::custom;
     case GST_EVENT_SEGMENT_DONE:

@@ -32,6 +32,9 @@ using LinkText = std::vector<std::byte>;
 [[nodiscard]] bool crosses(GstEventType type);
 /// Whether an enumeration of GStreamer's has this value. GStreamer's functions do not take other values.
 [[nodiscard]] bool is_known_value(GType type, gint value);
+/// GStreamer takes any rate but 0. With the smallest ones the next frame is due in more years than its clock can count,
+/// and a sink that waits for such a moment does not stop any more.
+[[nodiscard]] bool is_playable_rate(gdouble rate);
 /// A new event, or null. Names that this process does not know are taken while `names` has room. `refused`: as
 /// take_structure().
 [[nodiscard]] GstEvent* event_of(std::span<const std::byte> text, NewNames& names, std::string* refused = nullptr);
@@ -71,10 +74,23 @@ GstVideoMeta* add_video_meta(GstBuffer* buffer, const VideoLayout& layout, GstVi
 [[nodiscard]] bool read_time(std::span<const std::byte> text, Channel::FarTime& time);
 
 /// The state that a client which connects later receives, in this order.
-enum class Keeping : std::uint32_t { none, time, stream_start, caps, segment, tags, custom, layout, group_done, end };
+enum class Keeping : std::uint32_t {
+  none,
+  time,
+  stream_start,
+  caps,
+  segment,
+  rate,
+  tags,
+  custom,
+  layout,
+  group_done,
+  end
+};
 /// Keeping::none for events that hold only when they are sent.
 [[nodiscard]] Keeping keeping_of(const GstEvent* event);
-/// As on a pad, caps and segment hold until new ones come.
+/// As on a pad, caps and segment hold until new ones come; an instant rate holds in sinks until a flush resets the
+/// time.
 [[nodiscard]] inline bool outlives_stream(Keeping keeping) {
   return keeping != Keeping::tags && keeping != Keeping::custom && keeping != Keeping::group_done &&
          keeping != Keeping::end;

@@ -467,6 +467,9 @@ void Inlet::read(std::span<const std::byte> text) {
       gst_message_unref(message);
       break;
     }
+    case GST_EVENT_INSTANT_RATE_CHANGE:
+      rate_changed_ = true;
+      break;
     case GST_EVENT_EOS:
       ended_ = true;
       break;
@@ -621,6 +624,8 @@ bool Inlet::follow(const std::shared_ptr<LinkConsumer>& connection) {
   far_->begin_turns(*this, consumer);
   const auto without_turns = [](Far* far) { far->end_turns(); };
   std::unique_ptr<Far, decltype(without_turns)> turns(far_.get());
+  // The sinks here would play all that follows at the rate of the producer before.
+  if (std::exchange(rate_changed_, false)) push(gst_event_new_instant_rate_change(1, GST_SEGMENT_FLAG_NONE));
   begin_ring(consumer);
   for (LinkNext next = LinkNext::timeout; !stopping_ && next != LinkNext::closed;) {
     std::optional<LinkNext> left;

@@ -430,7 +430,7 @@ void Outlet::on_event(GstEvent* event) {
   if (GST_EVENT_TYPE(event) == GST_EVENT_INSTANT_RATE_CHANGE) {
     // It overtakes what waits here, and no segment: without one, no sink can take it.
     const std::lock_guard lock(step_);
-    if (server_ && !failed_ && kept_.contains(gst::key_of(Keeping::segment))) send(text, key_of(event));
+    if (server_ && !failed_ && kept_.contains(gst::key_of(Keeping::segment))) send(text, gst::key_of(Keeping::rate));
     return;
   }
   const bool flushes = GST_EVENT_TYPE(event) == GST_EVENT_FLUSH_START;
@@ -475,6 +475,9 @@ void Outlet::flush(GstEvent* event) {
       channel_->forget_held();
       // As on a pad, a flush ends the segment, the group and EOS.
       for (const Keeping over : {Keeping::segment, Keeping::group_done, Keeping::end}) forget(gst::key_of(over));
+      gboolean resets = FALSE;
+      gst_event_parse_flush_stop(event, &resets);
+      if (resets != 0) forget(gst::key_of(Keeping::rate));
       server_->withdraw_all();
       send(text_of(event), 0);
     }

@@ -76,13 +76,6 @@ bool is_format(GstFormat one) {
   return one != GST_FORMAT_UNDEFINED && gst_format_get_details(one) != nullptr;
 }
 
-/// GStreamer takes any rate but 0. With the smallest ones the next frame is due in more years than its clock can count,
-/// and a sink that waits for such a moment does not stop any more.
-bool is_playable_rate(gdouble rate) {
-  constexpr gdouble slowest = 1e-6, fastest = 1e6;
-  return std::abs(rate) >= slowest && std::abs(rate) <= fastest;
-}
-
 /// A live source waits for the time that it is to begin at. For more than 292 years GStreamer's clock cannot be asked.
 bool is_place(GstFormat format, GstSeekType type, gint64 value) {
   constexpr auto latest = static_cast<gint64>(140ULL * 366 * 24 * 3600 * GST_SECOND);

@@ -7,6 +7,7 @@
 
 #include "gpumap/latency.hpp"
 #include "gst/channel/ends.hpp"
+#include "gst/channel/event_text.hpp"
 #include "gst/channel/frame_origin.hpp"
 #include "gst/channel/pipeline_state.hpp"
 #include "gst/cuda/gst_cuda_context.hpp"
@@ -37,12 +38,12 @@ bool shift_running_time(GstSegment& segment, GstClockTimeDiff shift) {
   return true;
 }
 
-/// Until when what is in `segment` is due within 200 years. A clock of GStreamer's never ends the wait for what is due
-/// in more than 292, and the sink that waits does not stop.
-GstClockTime latest_time_of(const GstSegment& segment) {
+/// Until when what is in `segment`, played at `rate` times its own, is due within 200 years. A clock of GStreamer's
+/// never ends the wait for what is due in more than 292, and the sink that waits does not stop.
+GstClockTime latest_time_of(const GstSegment& segment, gdouble rate) {
   constexpr double most = 200.0 * 366 * 24 * 3600 * GST_SECOND;
   if (segment.format != GST_FORMAT_TIME) return GST_CLOCK_TIME_NONE;
-  const double room = (most - static_cast<double>(segment.base)) * std::abs(segment.rate);
+  const double room = (most - static_cast<double>(segment.base)) * std::abs(segment.rate * std::min(rate, 1.0));
   if (segment.rate < 0) {
     const bool has_stop = GST_CLOCK_TIME_IS_VALID(segment.stop);
     const double end = has_stop ? static_cast<double>(segment.stop)
@@ -61,14 +62,21 @@ GstFormat format_of(GstEvent* event) {
 
 }  // namespace
 
-void SrcStream::push_segment() {
-  GstSegment segment;
+/// The segment, in the running time here. True: that is another one than the sink's.
+bool SrcStream::place(GstSegment& segment) {
   gst_event_copy_segment(segment_, &segment);
   const GstClockTimeDiff shift = shift_.value();
   const bool moved = shift != 0 && segment.format == GST_FORMAT_TIME && shift_running_time(segment, shift);
+  latest_ = channel_->far_sink() != nullptr ? latest_time_of(segment, instant_rate_) : GST_CLOCK_TIME_NONE;
+  return moved;
+}
+
+void SrcStream::push_segment() {
+  GstSegment segment;
+  const GstClockTimeDiff shift = shift_.value();
+  const bool moved = place(segment);
   GstEvent* event = moved ? gst_event_new_segment(&segment) : gst_event_ref(segment_);
   if (moved) gst_event_set_seqnum(event, gst_event_get_seqnum(segment_));
-  latest_ = channel_->far_sink() != nullptr ? latest_time_of(segment) : GST_CLOCK_TIME_NONE;
   GST_DEBUG_OBJECT(element_, "segment, running time shifted by %" GST_STIME_FORMAT, GST_STIME_ARGS(shift));
   gst_pad_push_event(pad_, event);
 }
@@ -147,6 +155,7 @@ void SrcStream::push(GstEvent* event) {
       return;
     }
     case GST_EVENT_SEGMENT:
+      end_rate();
       gst_event_take(&segment_, event);
       is_timed_ = format_of(segment_) == GST_FORMAT_TIME;
       owes_segment_ = false;
@@ -164,8 +173,8 @@ void SrcStream::push(GstEvent* event) {
       gst_event_unref(event);
       return;
     }
-    case GST_EVENT_INSTANT_RATE_CHANGE:  // sinks assert that they have a segment in time
-      if (segment_ != nullptr && is_timed_) break;
+    case GST_EVENT_INSTANT_RATE_CHANGE:
+      if (take_rate(event)) break;
       gst_event_unref(event);
       return;
     case GST_EVENT_SEGMENT_DONE:
@@ -179,6 +188,27 @@ void SrcStream::push(GstEvent* event) {
       break;
   }
   gst_pad_push_event(pad_, event);
+}
+
+/// False: sinks assert that they have a segment in time, and that its rate does not become 0.
+bool SrcStream::take_rate(GstEvent* event) {
+  if (segment_ == nullptr || !is_timed_) return false;
+  gdouble rate = 1;
+  gst_event_parse_instant_rate_change(event, &rate, nullptr);
+  const GstSegment* segment = nullptr;
+  gst_event_parse_segment(segment_, &segment);
+  if (!is_playable_rate(segment->rate * rate)) return false;
+  instant_rate_ = rate;
+  GstSegment placed;
+  (void)place(placed);  // what is due is later, or earlier
+  return true;
+}
+
+/// Before the next segment, which sinks multiply by it, and behind the last one, which they need to take it.
+void SrcStream::end_rate() {
+  if (segment_ == nullptr || !is_timed_ || !rate_over_.exchange(false)) return;
+  instant_rate_ = 1;
+  gst_pad_push_event(pad_, gst_event_new_instant_rate_change(1, GST_SEGMENT_FLAG_NONE));
 }
 
 bool SrcStream::has_sink_beside() {
@@ -222,6 +252,8 @@ GstEvent* SrcStream::flush_stop_for_here(GstEvent* event) {
   gboolean resets = FALSE;
   gst_event_parse_flush_stop(event, &resets);
   if (const auto channel = this->channel(); channel && resets != 0) shift_.begin_anew_there(*channel);
+  // The sinks there take it as the end of an instant rate, and those here do not.
+  if (resets != 0 && instant_rate_ != 1) rate_over_ = true;
   GstEvent* made = gst_event_new_flush_stop(FALSE);
   gst_event_set_seqnum(made, gst_event_get_seqnum(event));
   gst_event_unref(event);
@@ -240,6 +272,13 @@ void SrcStream::send_now(GstEvent* event, From from) {
     case GST_EVENT_FLUSH_STOP:
       flush_stop(event, from);
       return;
+    case GST_EVENT_INSTANT_RATE_CHANGE: {
+      gdouble rate = 1;
+      gst_event_parse_instant_rate_change(event, &rate, nullptr);
+      instant_rate_ = rate;
+      gst_pad_push_event(pad_, event);
+      return;
+    }
     default:
       gst_pad_push_event(pad_, event);
   }

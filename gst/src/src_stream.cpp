@@ -95,6 +95,8 @@ void SrcStream::start(const SrcSettings& settings) {
                  .is_elsewhere = crosses});
   owes_segment_ = false;
   latest_ = GST_CLOCK_TIME_NONE;
+  instant_rate_ = 1;
+  rate_over_ = false;
   told_odd_time_ = false;
   shift_.reset();
   frames_ = 0;
@@ -484,7 +486,7 @@ void SrcStream::stamp_time(GstBuffer* buffer) const {
   GST_BUFFER_DTS(buffer) = GST_CLOCK_TIME_NONE;
 }
 
-/// See latest_time_of().
+/// See place().
 bool SrcStream::is_due_some_day(GstClockTime time, GstClockTime duration) const {
   if (!GST_CLOCK_TIME_IS_VALID(latest_) || !GST_CLOCK_TIME_IS_VALID(time)) return true;
   return time <= latest_ && (!GST_CLOCK_TIME_IS_VALID(duration) || duration <= latest_ - time);

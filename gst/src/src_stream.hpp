@@ -145,7 +145,10 @@ class SrcStream {
   // Events: events.cpp.
   void push(GstEvent* event);
   void push_stream_start();
+  [[nodiscard]] bool place(GstSegment& segment);
   void push_segment();
+  [[nodiscard]] bool take_rate(GstEvent* event);
+  void end_rate();
   void begin_anew();
   void tell_of_segment_start();
   void tell_of_segment_done(GstEvent* event);
@@ -197,6 +200,8 @@ class SrcStream {
   std::atomic<bool> unlinked_{false};                ///< downstream took no more, for nothing was linked there
   std::atomic<bool> flushes_downstream_{false};      ///< a FLUSH_START was pushed, its FLUSH_STOP not yet
   std::atomic<bool> is_timed_{true};                 ///< the segment's format
+  std::atomic<gdouble> instant_rate_{1};             ///< that sinks multiply the segment's by
+  std::atomic<bool> rate_over_{false};               ///< it ends at the next segment
   std::atomic<guint32> sought_{GST_SEQNUM_INVALID};  ///< the last seek from here
   std::atomic<int> flushes_beginning_{0};            ///< threads within a FLUSH_START
   std::atomic<int> flushes_open_{0};                 ///< that came without their FLUSH_STOP

@@ -2,6 +2,7 @@
 // A gpumapsink and gpumapsrcs that meet at a socket, here in one process, where both can be looked at: what arrives,
 // what is known to be missing, and what neither side may do to the other. Processes that die: processes_test.cpp.
 #include <gmock/gmock.h>
+#include <gst/base/gstbasesink.h>
 
 #include <atomic>
 #include <chrono>
@@ -815,6 +816,65 @@ TEST_F(LinkSides, WhatIsNeverDueHasNoTime) {
   EXPECT_EQ(time_of(now, no_time, no_time), GST_CLOCK_TIME_NONE);
   send_segment(-1, GST_SECOND);
   EXPECT_EQ(time_of(now, no_time, no_time), now);
+  send_segment(1, 0);
+  constexpr std::int64_t soon_enough = std::int64_t{150} * 366 * 24 * 3600 * GST_SECOND;
+  EXPECT_EQ(time_of(soon_enough, no_time, no_time), soon_enough);
+  producer.send(gst_event_new_instant_rate_change(0.5, GST_SEGMENT_FLAG_NONE));
+  EXPECT_EQ(time_of(soon_enough, no_time, no_time), GST_CLOCK_TIME_NONE) << "due in 300 years";
+  send_segment(1e-300, 0);
+  producer.send(gst_event_new_instant_rate_change(1e-6, GST_SEGMENT_FLAG_NONE));
+  EXPECT_EQ(time_of(now, no_time, no_time), GST_CLOCK_TIME_NONE);
+  const Pad pad(gst_element_get_static_pad(consumer.element("src"), "src"));
+  const Ptr<GstEvent> rate(gst_pad_get_sticky_event(pad.get(), GST_EVENT_INSTANT_RATE_CHANGE, 0));
+  gdouble last = 0;
+  gst_event_parse_instant_rate_change(rate.get(), &last, nullptr);
+  EXPECT_EQ(last, 0.5) << "of both together a sink would make 0, and assert that they are more";
+}
+
+// A sink plays what follows at an instant rate until a flush resets the time. A flush from another pipeline does not,
+// nor does another producer.
+TEST_F(LinkSides, AnInstantRateEndsWhereItEndsAtTheProducer) {
+  auto producer = std::make_unique<Pipeline>(from_appsrc());
+  start(*producer);
+  push_frame(*producer, 0);
+  const std::string to_sink = "gpumapsrc name=src " + socket() + " ! fakesink name=out sync=true async=false";
+  const auto plays_at = [](const Pipeline& pipeline, gdouble rate) {
+    GstBaseSink* const sink = GST_BASE_SINK(pipeline.element("out"));
+    return eventually([&] {
+      GST_OBJECT_LOCK(sink);
+      const bool equal = sink->have_newsegment != 0 && sink->segment.rate == rate;
+      GST_OBJECT_UNLOCK(sink);
+      return equal;
+    });
+  };
+  const auto change = [&](gdouble rate) {
+    const Pad pad(gst_element_get_static_pad(producer->element("sink"), "sink"));
+    gst_pad_send_event(pad.get(), gst_event_new_instant_rate_change(rate, GST_SEGMENT_FLAG_NONE));
+  };
+  Pipeline consumer(to_sink);
+  start(consumer);
+  ASSERT_TRUE(plays_at(consumer, 1));
+  change(4);
+  ASSERT_TRUE(plays_at(consumer, 4));
+  Pipeline late(to_sink);
+  start(late);
+  ASSERT_TRUE(plays_at(late, 4));
+  gst_element_send_event(producer->element("in"), gst_event_new_flush_start());
+  gst_element_send_event(producer->element("in"), gst_event_new_flush_stop(TRUE));
+  push_frame(*producer, 1);
+  EXPECT_TRUE(plays_at(consumer, 1));
+  Pipeline later(to_sink);
+  start(later);
+  ASSERT_TRUE(eventually([&] { return clients(*producer) == 3; }));
+  push_frame(*producer, 2);
+  EXPECT_TRUE(eventually([&] { return stat(later.element("src"), "frames") > 0; }));
+  EXPECT_TRUE(plays_at(later, 1));
+  change(2);
+  ASSERT_TRUE(plays_at(consumer, 2));
+  producer = std::make_unique<Pipeline>(from_appsrc());
+  start(*producer);
+  push_frame(*producer, 0);
+  EXPECT_TRUE(plays_at(consumer, 1));
 }
 
 // An upstream that asks for buffers looks for a slot twice.

@@ -112,6 +112,7 @@ TEST(LinkText, OfEventsThatMissAFieldIsNone) {
   };
   EXPECT_TRUE(rate("rate=(double)1.5, flags=(GstSegmentFlags)trickmode"));
   EXPECT_FALSE(rate("rate=(double)-1.5, flags=(GstSegmentFlags)trickmode")) << "another direction";
+  EXPECT_FALSE(rate("rate=(double)1e-7, flags=(GstSegmentFlags)trickmode")) << "nothing would ever be due";
   EXPECT_FALSE(rate("rate=(double)0, flags=(GstSegmentFlags)trickmode"));
   EXPECT_FALSE(rate("rate=(double)2, flags=(GstSegmentFlags)reset"));
   EXPECT_FALSE(rate("rate=(double)2, flags=(int)0"));
