@@ -651,7 +651,20 @@ bool Inlet::follow(const std::shared_ptr<LinkConsumer>& connection) {
   } else {
     GST_WARNING_OBJECT(src_, "%s is closed: %s", printable(settings_.path).c_str(), why_.c_str());
   }
-  return !stopping_ && !ended_ && settings_.on_lost == OnLost::wait;
+  const bool again = !stopping_ && !ended_ && settings_.on_lost == OnLost::wait;
+  if (again && !consumer.ended_well()) tell_of_lost_connection();
+  return again;
+}
+
+/// Without it a client that was cut off, or could not go on, would miss frames in silence.
+void Inlet::tell_of_lost_connection() const {
+  post_warning(src_,
+               FiguredError(Error(ErrorCode::open_read,
+                                  fmt::format("the connection to the gpumapsink at socket-path {} is lost, and with it "
+                                              "the frames until the next one: {}",
+                                              printable(settings_.path), printable(why_)),
+                                  "see why, or set on-lost=error to end then"),
+                            {{"socket-path", settings_.path}, {"why", why_}}));
 }
 
 void Inlet::lose(const std::string& why) {

@@ -59,6 +59,7 @@ class Inlet {
   [[nodiscard]] LinkNext pass(Deadline deadline);
   void flush(GstEvent* event);
   void end_flush();
+  void tell_of_lost_connection() const;
   void lose(const std::string& why);
   [[nodiscard]] std::uint32_t max_ahead(std::uint32_t slots) const;
   void read(std::span<const std::byte> text);

@@ -477,6 +477,22 @@ TEST_F(LinkSides, WhoTakesNothingIsCutOffAtTheLimit) {
   }
 }
 
+TEST_F(LinkSides, WhoIsCutOffAndConnectsAgainSaysSo) {
+  Pipeline producer(from_appsrc("slots=4 stall-limit=300"));
+  start(producer);
+  push_frame(producer, 0);
+  Pipeline consumer(to_appsink() + " max-buffers=1");
+  start(consumer);
+  std::uint64_t pushed = 1;
+  EXPECT_TRUE(eventually([&] {
+    push_frame(producer, pushed++);
+    (void)consumer.wait(0ms);
+    return !consumer.warnings().empty();
+  }));
+  ASSERT_FALSE(consumer.warnings().empty());
+  EXPECT_THAT(consumer.warnings()[0], testing::AllOf(HasSubstr(path + " is lost"), HasSubstr("it kept frame")));
+}
+
 // A producer that waits for a slot then is not waiting for the client.
 TEST_F(LinkSides, APausedProducerCutsNobodyOff) {
   const std::string problem = best_of_longer_limits([this](Time limit) -> std::string {
