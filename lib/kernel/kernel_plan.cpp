@@ -187,6 +187,17 @@ Language language_of(const std::filesystem::path& path) {
                           path.string(), extension));
 }
 
+/// `code` of `path` as compilers read it: they end at a NUL. A byte order mark would hide what the first line declares.
+std::string text_of(std::string code, const std::filesystem::path& path) {
+  constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";
+  if (code.starts_with(byte_order_mark)) code.erase(0, byte_order_mark.size());
+  while (!code.empty() && code.back() == '\0') code.pop_back();  // as of a C string that was written with its end
+  const std::size_t nul = code.find('\0');
+  if (nul == code.npos) return code;
+  throw Error(ErrorCode::invalid,
+              fmt::format("kernel file {}: byte {} of its text is 0: save it as text in UTF-8", path.string(), nul));
+}
+
 }  // namespace
 
 KernelSource load_kernel_file(const std::filesystem::path& path, std::string function) {
@@ -212,6 +223,8 @@ KernelSource load_kernel_file(const std::filesystem::path& path, std::string fun
         fmt::format("kernel file {}: cannot be read to its end, or has more than {} MiB: check the file and its disk",
                     path.string(), most_file_bytes >> 20U));
   }
+  const bool is_text = language == Language::cuda || language == Language::ptx || language == Language::glsl;
+  if (is_text) code = text_of(*std::move(code), path);
   if (code->empty()) {
     throw Error(ErrorCode::invalid, fmt::format("kernel file {}: is empty: write a kernel into it", path.string()));
   }

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "backend_bench.hpp"
+#include "gpumap/declaration.hpp"
 #include "temporary_folder.hpp"
 #include "test_helpers.hpp"
 
@@ -386,6 +387,29 @@ TEST_F(KernelFile, Errors) {
   const fs::path folder = path_of("folder.cu");
   fs::create_directories(folder);
   EXPECT_THAT(error_of(ErrorCode::open_read, [&] { return load_kernel_file(folder); }), HasSubstr("is a directory"));
+}
+
+// A compiler would read it up to there alone.
+TEST_F(KernelFile, TextHasNoZeros) {
+  const std::string cut("a\0b", 3), utf16("\xff\xfe#\0v\0\n\0", 8), ended("text\0", 5);
+  for (const char* name : {"zero.cu", "zero.ptx", "zero.comp"}) {
+    EXPECT_THAT(error_of(ErrorCode::invalid, [&] { return load_kernel_file(write_file(name, cut)); }),
+                AllOf(HasSubstr(name), HasSubstr("byte 1 of its text is 0"), HasSubstr("UTF-8")));
+    EXPECT_THAT(error_of(ErrorCode::invalid, [&] { return load_kernel_file(write_file(name, utf16)); }),
+                HasSubstr("byte 3 of its text is 0"));
+    EXPECT_EQ(load_kernel_file(write_file(name, ended)).code, "text");
+  }
+  for (const char* name : {"zero.cubin", "zero.spv"}) {
+    EXPECT_EQ(load_kernel_file(write_file(name, cut)).code, cut) << "these are no text";
+  }
+}
+
+// What the first line declares would be silently ignored behind it.
+TEST_F(KernelFile, AByteOrderMarkIsNoneOfTheText) {
+  for (const char* name : {"marked.cu", "marked.comp"}) {
+    const KernelSource source = load_kernel_file(write_file(name, "\xef\xbb\xbf// gpumap: state 32\n"));
+    EXPECT_EQ(parse_declaration(source.code, {}).state_bytes, 32U);
+  }
 }
 
 // To open a pipe waits for who writes into it, and a device has no end.
