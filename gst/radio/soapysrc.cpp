@@ -539,6 +539,7 @@ void lose_radio(GstSoapySrc* self, const Error& lost) {
 /// Where the radio is gone, wait until it is back. Empty: the thread is interrupted.
 std::optional<GstFlowReturn> wait_for_radio(GstSoapySrc* self) {
   SoapyState& state = *self->state;
+  std::string reason;
   while (state.radio == nullptr) {
     if (pause(state, reopen_pause)) return std::nullopt;
     try {
@@ -550,7 +551,13 @@ std::optional<GstFlowReturn> wait_for_radio(GstSoapySrc* self) {
       state.radio->open_stream(*state.chosen, state.used.stream_arguments);
     } catch (const std::exception& error) {
       state.radio.reset();
-      GST_DEBUG_OBJECT(self, "not yet: %s", error.what());
+      // Once, for as long as nothing else is in the way.
+      if (std::exchange(reason, error.what()) == error.what()) continue;
+      gpumap::gst::post_warning(
+          GST_ELEMENT_CAST(self),
+          Error(ErrorCode::io, fmt::format("the radio cannot be opened again, which is tried every {} ms: {}",
+                                           reopen_pause.count(), error.what())),
+          GST_RESOURCE_ERROR_OPEN_READ);
     }
   }
   warn_of(self, state.radio->refused());  // it may have been refused before, too

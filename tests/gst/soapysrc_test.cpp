@@ -460,6 +460,29 @@ TEST_F(SoapySrc, WaitsForTheRadioToComeBack) {
   EXPECT_LT(pipeline.stop(), at_once);
 }
 
+TEST_F(SoapySrc, TellsWhyItCannotBeOpenedAgainOnceForEachReason) {
+  Pipeline pipeline(source(",paced=1", "rate=100000 on-lost=wait") + "! fakesink");
+  GstElement* element = pipeline.element("radio");
+  ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  ASSERT_TRUE(eventually([&] { return stat(element, "buffers") > 0; }));
+  const auto tries = [&](const char* why) {
+    (void)pipeline.wait(1ms);
+    const auto all = pipeline.warnings();
+    return std::count_if(all.begin(), all.end(), [&](const std::string& one) {
+      return one.find("cannot be opened again") != one.npos && one.find(why) != one.npos;
+    });
+  };
+  radio_.gone = true;
+  ASSERT_TRUE(eventually([&] { return tries("") == 1; }));
+  EXPECT_EQ(pipeline.wait(1300ms), "timeout") << "two more tries";
+  EXPECT_EQ(tries(""), 1);
+  g_object_set(element, "channels", "7", nullptr);  // and now it is there, and has none of that number
+  radio_.gone = false;
+  EXPECT_TRUE(eventually([&] { return tries("channels") == 1; }));
+  EXPECT_EQ(tries(""), 2);
+  EXPECT_LT(pipeline.stop(), at_once);
+}
+
 // Each call of the driver's fails once: with words or without, at the start, while it plays and at the end.
 TEST_F(SoapySrc, OutlivesADriverThatThrowsInAnyCall) {
   for (const char* on_lost : {"error", "wait"}) {
