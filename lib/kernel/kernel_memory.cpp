@@ -64,7 +64,13 @@ std::uint64_t WorkMemory::ready(Queue& queue, std::uint64_t bytes) {
     const std::size_t outgrown = memory_ ? memory_->bytes() : 0;
     if (memory_) queue.finish();
     memory_.reset();
-    memory_ = allocate_growing(*device_, backend_, bytes, outgrown);
+    try {
+      memory_ = allocate_growing(*device_, backend_, bytes, outgrown);
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::no_memory) throw;
+      throw with_remedy(error,
+                        "give the kernel smaller frames, or parameters with which it needs less memory of its own");
+    }
   }
   return memory_->address(backend_);
 }
