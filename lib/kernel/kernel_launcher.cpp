@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <climits>
 #include <cstdio>
 #include <iterator>
 #include <utility>
@@ -12,6 +14,7 @@
 #include "device/gpu_device.hpp"
 #include "gpumap/cuda.hpp"
 #include "gpumap/error.hpp"
+#include "gpumap/sample_format.hpp"
 #include "kernel/kernel_memory.hpp"
 #include "kernel/load_kernel.hpp"
 #include "kernel/output_size.hpp"
@@ -26,6 +29,12 @@ constexpr std::chrono::milliseconds patience_of_others{300};
 
 std::size_t words_of(std::size_t bytes) {
   return (bytes + 3) / 4 * 4;
+}
+
+/// Of samples: CUDA ends a context where a kernel reads a number elsewhere. Those of 12 and 24 bits are read by bytes.
+std::uint64_t alignment_of(std::uint32_t format) {
+  const std::uint32_t bytes = sample_bits(format) / CHAR_BIT;
+  return std::has_single_bit(bytes) ? bytes : 1;
 }
 
 }  // namespace
@@ -348,12 +357,12 @@ struct KernelLauncher::Job {
   std::optional<gpumap_view> unpacked;  ///< where the input lay before it was packed
   LentBlock joined, packed, block, host;
   FrameTensors::Room tensors;
-  bool began_within = false;  ///< the frame as it came begins within a sample
-  std::size_t rest = 0;       ///< bytes behind those that the kernel sees, for the next frame
-  bool of_others = false;     ///< the input lay in memory of others
-  std::size_t bytes = 0;      ///< of the output
-  bool hands_on = false;      ///< the input itself goes on
-  bool straight = false;      ///< the kernel writes into memory of others
+  bool is_joined = false;  ///< the frame as it came begins within a sample, or where none can be read
+  std::size_t rest = 0;    ///< bytes behind those that the kernel sees, for the next frame
+  bool of_others = false;  ///< the input lay in memory of others
+  std::size_t bytes = 0;   ///< of the output
+  bool hands_on = false;   ///< the input itself goes on
+  bool straight = false;   ///< the kernel writes into memory of others
   bool gives = true;
   bool sized_by_program = false;
   bool checks_bounds = false;
@@ -407,7 +416,7 @@ std::size_t KernelLauncher::usual_bytes(const FrameInput& in) const noexcept {
 /// Memory for all that comes of the frame. False when cancelled.
 bool KernelLauncher::make_room(Job& job) {
   FrameInput& in = job.in;
-  if (job.began_within) {
+  if (job.is_joined) {
     if (!take(joined_pool_, Placement::device, words_of(in.bytes + job.rest), job.joined)) return false;
     in.mapping = &job.joined.mapping();
     in.address = in.mapping->address(backend_);
@@ -486,11 +495,11 @@ void KernelLauncher::show(Job& job) {
   results_->show(frame_);
 }
 
-/// The frame behind the beginning of its first sample, which came with the frame before.
+/// The frame behind the beginning of its first sample, which came with the frame before, if it did.
 void KernelLauncher::join(const Job& job) {
-  if (!job.began_within) return;
+  if (!job.is_joined) return;
   const FrameInput& came = job.came;
-  queue_->copy(*rest_->memory(), 0, *job.in.mapping, 0, rest_bytes_);
+  if (rest_bytes_ != 0) queue_->copy(*rest_->memory(), 0, *job.in.mapping, 0, rest_bytes_);
   queue_->copy(*came.mapping, came.offset, *job.in.mapping, rest_bytes_, came.bytes);
 }
 
@@ -584,8 +593,8 @@ FrameOutput KernelLauncher::launch_on(const FrameInput& in, const FrameTarget& t
   if (!keeps_rest(in)) realign();  // another version of the kernel kept one
   const auto [whole, rest] = samples_of(in);
   if (whole == 0 && rest != 0 && keeps_rest(in) && !declaration_.unchanged) return gather(in, rest);
-  job.began_within = rest_bytes_ != 0;
-  if (job.began_within || whole != in.bytes) {
+  job.is_joined = rest_bytes_ != 0 || (keeps_rest(in) && in.view.plane[0] % alignment_of(in_->view.format) != 0);
+  if (job.is_joined || whole != in.bytes) {
     job.in.bytes = job.in.view.bytes = whole;
     job.rest = rest;
   }

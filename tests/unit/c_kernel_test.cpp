@@ -155,6 +155,49 @@ TEST_F(CKernel, AnOutputMayBeginBehindTheStartOfItsMemory) {
   EXPECT_OK(gpumap_kernel_close(kernel));
 }
 
+// CUDA ends a context where a kernel reads a number that does not begin at a multiple of its size.
+TEST_F(CKernel, SamplesMayBeginAnywhereInTheirMemory) {
+  const std::string name = folder_.path() / "where";
+  const std::string lines = "// gpumap: results at=u64\n";
+  std::ofstream(name + ".cu") << "#include <gpumap/kernel.h>\n"
+                              << lines
+                              << "extern \"C\" __global__ void where(gpumap_frame frame) {\n"
+                                 "  *(gpumap_u64*)frame.result = 8 + frame.in.plane[0] % 8;\n}\n";
+  std::ofstream(name + ".comp") << "#version 460\n#include <gpumap.glsl>\n"
+                                << lines
+                                << "void main() { store_u64(frame.result, 8ul + frame.in_view.plane[0] % 8ul); }\n";
+  auto options = GPUMAP_INIT(gpumap_kernel_options);
+  options.file = name.c_str();
+  gpumap_kernel where = open(options), floats = builtin("iq-to-f32");
+  const auto sent = random_frame(10'007, 1);
+  gpumap_memory input = this->memory(sent.size());
+  ASSERT_OK(gpumap_memory_write(input, 0, sent.data(), sent.size()));
+  auto layout = GPUMAP_INIT(gpumap_layout);
+  layout.format = GPUMAP_FORMAT_F32;
+  layout.channels = 2;
+  layout.rate = 48000;
+  for (const std::uint64_t offset : {0, 1, 6, 8}) {
+    auto run = GPUMAP_INIT(gpumap_run_options);
+    run.memory = input;
+    run.layout = &layout;
+    run.offset = offset;
+    run.bytes = 4000;
+    gpumap_memory output = nullptr;
+    ASSERT_OK(gpumap_kernel_run(where, &run, &output));
+    EXPECT_OK(gpumap_memory_free(output));
+    std::vector<std::uint64_t> words(GPUMAP_RESULT_WORDS);
+    ASSERT_OK(gpumap_kernel_result(where, words.data(), GPUMAP_RESULT_WORDS, long_ns));
+    EXPECT_EQ(words[0], 8U) << offset;
+    ASSERT_OK(gpumap_kernel_run(floats, &run, &output));
+    const auto begin = sent.begin() + static_cast<std::ptrdiff_t>(offset);
+    EXPECT_EQ(content_of_memory(output), std::vector<unsigned char>(begin, begin + 4000)) << offset;
+    EXPECT_OK(gpumap_memory_free(output));
+  }
+  EXPECT_OK(gpumap_memory_free(input));
+  EXPECT_OK(gpumap_kernel_close(where));
+  EXPECT_OK(gpumap_kernel_close(floats));
+}
+
 TEST_F(CKernel, ConvertsAPictureWhoseLayoutComesWithIt) {
   gpumap_kernel kernel = builtin("convert");
   constexpr std::uint32_t width = 66;
