@@ -89,7 +89,8 @@ bool VulkanFrames::needs_site(Side side, const GstVulkanDevice* device) const no
 }
 
 void VulkanFrames::use_site(Side side, VulkanSite site) {
-  auto transfer = std::make_unique<VulkanTransfer>(std::move(site), launcher_.device());
+  auto transfer = std::make_unique<VulkanTransfer>(std::move(site), launcher_.device(),
+                                                   [&launcher = launcher_] { return launcher.is_cancelled(); });
   if (side == Side::out) {
     out_.transfer = std::move(transfer);
   } else {
@@ -122,11 +123,13 @@ LentBlock VulkanFrames::copy_in(GstBuffer* in, const FrameFormat& format) {
   if (!launcher_.take(in_.blocks, shared ? Placement::device : Placement::host, bytes, block)) return {};
   const gpumap_view layout = format.view(0, bytes, nullptr);
   if (shared) {
-    in_.transfer->copy(Direction::from_frame, in, format.video(), layout, block.shared_mapping());
+    if (!in_.transfer->copy(Direction::from_frame, in, format.video(), layout, block.shared_mapping())) return {};
     ++gpu_copies_;
   } else {
     const Mapping& mapping = block.mapping();
-    in_.transfer->copy_through_host(Direction::from_frame, in, format.video(), layout, mapping.host(), bytes);
+    if (!in_.transfer->copy_through_host(Direction::from_frame, in, format.video(), layout, mapping.host(), bytes)) {
+      return {};
+    }
     mapping.flush(0, bytes);
     ++host_copies_;
   }
@@ -158,11 +161,14 @@ GstBuffer* VulkanFrames::copy_out(const FrameInput& input, FrameOutput& made, co
   Ptr<GstBuffer> owner(buffer);
   LentBlock& from = made.host ? made.host : made.block ? made.block : copied;
   if (from.mapping().placement() == Placement::host) {
-    out_.transfer->copy_through_host(Direction::to_frame, buffer, format.video(), layout, from.mapping().host(),
-                                     made.bytes);
+    if (!out_.transfer->copy_through_host(Direction::to_frame, buffer, format.video(), layout, from.mapping().host(),
+                                          made.bytes)) {
+      return nullptr;
+    }
     ++host_copies_;
   } else {
-    out_.transfer->copy(Direction::to_frame, buffer, format.video(), layout, from.shared_mapping());
+    if (!out_.transfer->copy(Direction::to_frame, buffer, format.video(), layout, from.shared_mapping()))
+      return nullptr;
     ++gpu_copies_;
   }
   return owner.release();

@@ -3,9 +3,11 @@
 
 #include <unistd.h>
 
+#include <chrono>
 #include <cstring>
 #include <vector>
 
+#include "gpumap/fence.hpp"
 #include "gpumap/memory.hpp"
 #include "gst/memory/frame_format.hpp"
 
@@ -101,8 +103,12 @@ namespace {
 
 using Direction = VulkanTransfer::Direction;
 
-/// Waits in steps: a driver that hangs is to be told, with what it was asked.
-constexpr std::uint64_t patience_ns = 10'000'000'000;
+/// A driver that hangs is to be told, with what it was asked.
+constexpr std::chrono::seconds patience{10};
+/// For a picture that nobody wants any more: as a rule it is there in a moment, and all can be freed.
+constexpr std::chrono::milliseconds patience_when_given_up{300};
+/// After each of these it is asked whether anybody wants it.
+constexpr std::uint64_t wait_slice_ns = 10'000'000;
 
 /// Kept at most: a pool of gpumap's lends fewer blocks than this as a rule.
 constexpr std::size_t max_windows = 16;
@@ -210,10 +216,11 @@ struct Waits {
 
 }  // namespace
 
-VulkanTransfer::VulkanTransfer(VulkanSite site, const Device& device)
+VulkanTransfer::VulkanTransfer(VulkanSite site, const Device& device, std::function<bool()> given_up)
     : site_(std::move(site)),
       shares_(shares_memory(site_, device)),
-      vulkan_(std::make_unique<VulkanFunctions>(site_.device.get())) {
+      vulkan_(std::make_unique<VulkanFunctions>(site_.device.get())),
+      given_up_(std::move(given_up)) {
   VkDevice on = site_.device->device;
   VkCommandPoolCreateInfo pool{};
   pool.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO;
@@ -234,7 +241,9 @@ VulkanTransfer::VulkanTransfer(VulkanSite site, const Device& device)
 }
 
 VulkanTransfer::~VulkanTransfer() {
-  if (stuck_) {  // it all stays
+  VkDevice on = site_.device->device;
+  if (under_way_ && vulkan_->vkWaitForFences(on, 1, &fence_, VK_TRUE, 0) == VK_SUCCESS) under_way_.reset();
+  if (under_way_) {  // it all stays
     for (auto& [mapping, kept] : windows_) {
       (void)kept.second.release();
       keep_for_good(kept.first);
@@ -242,10 +251,11 @@ VulkanTransfer::~VulkanTransfer() {
     (void)room_.release();
     (void)vulkan_.release();
     (void)site_.device.release();
+    (void)under_way_.release();
     return;
   }
-  vulkan_->vkDestroyFence(site_.device->device, fence_, nullptr);
-  vulkan_->vkDestroyCommandPool(site_.device->device, pool_, nullptr);
+  vulkan_->vkDestroyFence(on, fence_, nullptr);
+  vulkan_->vkDestroyCommandPool(on, pool_, nullptr);
 }
 
 VulkanWindow& VulkanTransfer::window_on(const std::shared_ptr<Mapping>& mapping) {
@@ -262,17 +272,19 @@ void VulkanTransfer::make_room(std::size_t bytes) {
   room_ = host_window(*vulkan_, *site_.device, bytes);
 }
 
-void VulkanTransfer::copy(Direction direction, GstBuffer* frame, const GstVideoInfo& info, const gpumap_view& layout,
+bool VulkanTransfer::copy(Direction direction, GstBuffer* frame, const GstVideoInfo& info, const gpumap_view& layout,
                           const std::shared_ptr<Mapping>& mapping) {
-  run(direction, frame, info, layout, window_on(mapping));
+  return wait_for_end() && run(direction, frame, info, layout, window_on(mapping));
 }
 
-void VulkanTransfer::copy_through_host(Direction direction, GstBuffer* frame, const GstVideoInfo& info,
+bool VulkanTransfer::copy_through_host(Direction direction, GstBuffer* frame, const GstVideoInfo& info,
                                        const gpumap_view& layout, std::byte* host, std::size_t bytes) {
+  if (!wait_for_end()) return false;
   make_room(bytes);
   if (direction == Direction::to_frame) std::memcpy(room_->host, host, bytes);
-  run(direction, frame, info, layout, *room_);
+  if (!run(direction, frame, info, layout, *room_)) return false;
   if (direction == Direction::from_frame) std::memcpy(host, room_->host, bytes);
+  return true;
 }
 
 namespace {
@@ -337,7 +349,7 @@ void record_buffer(const VulkanFunctions& vulkan, VkCommandBuffer commands, Dire
 
 }  // namespace
 
-void VulkanTransfer::run(Direction direction, GstBuffer* frame, const GstVideoInfo& info, const gpumap_view& layout,
+bool VulkanTransfer::run(Direction direction, GstBuffer* frame, const GstVideoInfo& info, const gpumap_view& layout,
                          const VulkanWindow& window) {
   const GstVulkanLibrary& library = GstVulkanLibrary::get();
   const auto planes = planes_of(frame, info, layout, window);
@@ -378,20 +390,36 @@ void VulkanTransfer::run(Direction direction, GstBuffer* frame, const GstVideoIn
   submit.pWaitDstStageMask = waits.stages.data();
   submit.commandBufferCount = 1;
   submit.pCommandBuffers = &commands_;
-  VkDevice device = site_.device->device;
-  check_vulkan(vulkan_->vkResetFences(device, 1, &fence_), "resetting a fence");
+  check_vulkan(vulkan_->vkResetFences(site_.device->device, 1, &fence_), "resetting a fence");
   library.gst_vulkan_queue_submit_lock(site_.queue.get());
   const VkResult submitted = vulkan_->vkQueueSubmit(site_.queue->queue, 1, &submit, fence_);
   library.gst_vulkan_queue_submit_unlock(site_.queue.get());
   check_vulkan(submitted, "submitting a copy");
-  const VkResult waited = vulkan_->vkWaitForFences(device, 1, &fence_, VK_TRUE, patience_ns);
-  stuck_ = waited != VK_SUCCESS;
-  check_vulkan(waited, "copying a frame");
-  if (stuck_) {
-    throw Error(ErrorCode::device_lost,
-                "a copy on the Vulkan device of GStreamer's elements has not ended after 10 s: see what else that GPU "
-                "does, and the driver's log");
+  under_way_.reset(gst_buffer_ref(frame));
+  return wait_for_end();
+}
+
+bool VulkanTransfer::wait_for_end() {
+  if (!under_way_) return true;
+  bool wanted = true;
+  Deadline end = Clock::now() + patience;
+  VkResult waited = VK_TIMEOUT;
+  while (waited == VK_TIMEOUT && Clock::now() < end) {
+    waited = vulkan_->vkWaitForFences(site_.device->device, 1, &fence_, VK_TRUE, wait_slice_ns);
+    if (waited == VK_TIMEOUT && wanted && given_up_()) {
+      wanted = false;
+      end = Clock::now() + patience_when_given_up;
+    }
   }
+  check_vulkan(waited, "copying a frame");
+  if (waited == VK_SUCCESS) {
+    under_way_.reset();
+    return true;
+  }
+  if (!wanted) return false;
+  throw Error(ErrorCode::device_lost,
+              "a copy on the Vulkan device of GStreamer's elements has not ended after 10 s: see what else that GPU "
+              "does, and the driver's log");
 }
 
 }  // namespace gpumap::gst

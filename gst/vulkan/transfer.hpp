@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "gpumap/error.hpp"
 #include "gpumap/kernel.h"
 #include "gpumap/memory.hpp"
+#include "gst/ptr.hpp"
 #include "gst/vulkan/gst_vulkan_context.hpp"
 
 namespace gpumap::gst {
@@ -103,13 +105,14 @@ struct VulkanWindow;
 /// Copies pictures between gpumap's memory and frames on a Vulkan device of GStreamer's, with its queue. Where that
 /// device imports gpumap's memory, each is one copy on the GPU; else there is one more, by the CPU, through memory of
 /// that device which the CPU sees. Each call waits until the picture is there: then neither side has to know the
-/// other's fences. Thread safety: one thread at a time.
+/// other's fences. Where a picture is given up, what the GPU still uses stays until the next call, or for good.
+/// Thread safety: one thread at a time.
 class VulkanTransfer {
  public:
   enum class Direction { to_frame, from_frame };
 
-  /// Throws Error(not_supported | device_lost).
-  VulkanTransfer(VulkanSite site, const Device& device);
+  /// Waits ask `given_up` whether anybody wants the picture. Throws Error(not_supported | device_lost).
+  VulkanTransfer(VulkanSite site, const Device& device, std::function<bool()> given_up);
   /// What is under way has ended, or is left as it is.
   ~VulkanTransfer();
   VulkanTransfer(const VulkanTransfer&) = delete;
@@ -121,19 +124,20 @@ class VulkanTransfer {
 
   /// Copy a picture of `info` between `frame` and `mapping`, which it keeps for the next time, and in which the picture
   /// lies as `layout`, of memory that begins at 0, says. Work of the frame's other users is waited for, on the GPU;
-  /// that on the mapping has ended. shares() only. Throws Error(invalid) for a frame that is not on this device or of
-  /// another size, Error(no_memory | device_lost).
-  void copy(Direction direction, GstBuffer* frame, const GstVideoInfo& info, const gpumap_view& layout,
-            const std::shared_ptr<Mapping>& mapping);
+  /// that on the mapping has ended. shares() only. False: given up. Throws Error(invalid) for a frame that is not on
+  /// this device or of another size, Error(no_memory | device_lost).
+  [[nodiscard]] bool copy(Direction direction, GstBuffer* frame, const GstVideoInfo& info, const gpumap_view& layout,
+                          const std::shared_ptr<Mapping>& mapping);
   /// The same with host memory of `bytes` bytes, by one copy more.
-  void copy_through_host(Direction direction, GstBuffer* frame, const GstVideoInfo& info, const gpumap_view& layout,
-                         std::byte* host, std::size_t bytes);
+  [[nodiscard]] bool copy_through_host(Direction direction, GstBuffer* frame, const GstVideoInfo& info,
+                                       const gpumap_view& layout, std::byte* host, std::size_t bytes);
 
  private:
   [[nodiscard]] VulkanWindow& window_on(const std::shared_ptr<Mapping>& mapping);
   void make_room(std::size_t bytes);
-  void run(Direction direction, GstBuffer* frame, const GstVideoInfo& info, const gpumap_view& layout,
-           const VulkanWindow& window);
+  [[nodiscard]] bool run(Direction direction, GstBuffer* frame, const GstVideoInfo& info, const gpumap_view& layout,
+                         const VulkanWindow& window);
+  [[nodiscard]] bool wait_for_end();  ///< of what is under way, if something is
 
   VulkanSite site_;
   bool shares_;
@@ -143,7 +147,8 @@ class VulkanTransfer {
   VkFence fence_ = VK_NULL_HANDLE;
   std::map<const Mapping*, std::pair<std::shared_ptr<Mapping>, std::unique_ptr<VulkanWindow>>> windows_;
   std::unique_ptr<VulkanWindow> room_;  ///< that the CPU sees
-  bool stuck_ = false;                  ///< the GPU still works: nothing may be freed
+  std::function<bool()> given_up_;
+  Ptr<GstBuffer> under_way_;  ///< that the GPU still works on, and nothing of it may be freed; null: none
 };
 
 }  // namespace gpumap::gst

@@ -5,10 +5,15 @@
 #include <gmock/gmock.h>
 #include <vulkan/vulkan.h>
 
+#include <atomic>
+#include <chrono>
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <string_view>
+#include <thread>
 
 #include "gst/vulkan/gst_vulkan_context.hpp"
 #include "pipeline.hpp"
@@ -38,6 +43,35 @@ extern "C" [[gnu::visibility("default")]] void vkDestroySemaphore(VkDevice devic
   static const auto destroy = vulkan<PFN_vkDestroySemaphore>("vkDestroySemaphore");
   wait_idle(device);
   destroy(device, semaphore, pAllocator);
+}
+
+namespace {
+
+/// What waits for fences of GStreamer's device finds none signalled while this is true; and how often that was so.
+std::atomic<bool> gpu_is_stuck{false};
+std::atomic<int> waits_of_stuck{0};
+
+PFN_vkVoidFunction function_of(VkDevice device, const char* name) {
+  static const auto get = vulkan<PFN_vkGetDeviceProcAddr>("vkGetDeviceProcAddr");
+  return get(device, name);
+}
+
+VKAPI_ATTR VkResult VKAPI_CALL wait_for_fences(VkDevice device, std::uint32_t count, const VkFence* fences,
+                                               VkBool32 all, std::uint64_t timeout) {
+  if (!gpu_is_stuck) {
+    return reinterpret_cast<PFN_vkWaitForFences>(function_of(device, "vkWaitForFences"))(device, count, fences, all,
+                                                                                         timeout);
+  }
+  ++waits_of_stuck;
+  std::this_thread::sleep_for(std::chrono::nanoseconds(timeout));
+  return VK_TIMEOUT;
+}
+
+}  // namespace
+
+extern "C" [[gnu::visibility("default")]] PFN_vkVoidFunction vkGetDeviceProcAddr(VkDevice device, const char* pName) {
+  if (std::string_view(pName) != "vkWaitForFences") return function_of(device, pName);
+  return reinterpret_cast<PFN_vkVoidFunction>(wait_for_fences);
 }
 
 namespace gpumap::gst::test {
@@ -335,6 +369,38 @@ TEST_F(VulkanMemory, FlushesAndPauses) {
     EXPECT_TRUE(eventually(
         [&] { return gst_element_query_position(pipeline.get(), GST_FORMAT_TIME, &at) != 0 && at >= 5 * GST_SECOND; }));
     pipeline.stop();
+  }
+}
+
+// A copy on GStreamer's device that does not end keeps nobody waiting who stops, and goes on where it ends after all.
+TEST_F(VulkanMemory, IsStoppedWhileACopyDoesNotEnd) {
+  for (const char* elements : {"gpumapupload ! gpumapkernel kernel=identity ! video/x-raw(memory:VulkanImage)",
+                               "vulkanupload ! gpumapkernel kernel=identity ! video/x-raw"}) {
+    SCOPED_TRACE(elements);
+    Pipeline pipeline(std::string("appsrc name=in format=time ! ") + elements + out);
+    const Caps caps = new_caps(raw_caps({"RGBA", 64, 48}));
+    gst_app_src_set_caps(pipeline.appsrc(), caps.get());
+    ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+    const Data data = random_data(frame_bytes(caps.get()), 1);
+    push(pipeline.appsrc(), new_buffer(data));
+    ASSERT_TRUE(pull(pipeline.appsink(), 20s));
+    waits_of_stuck = 0;
+    gpu_is_stuck = true;
+    push(pipeline.appsrc(), new_buffer(data));
+    ASSERT_TRUE(eventually([] { return waits_of_stuck > 0; }));
+    // A flush gives the frame up, and what comes behind it waits for what is under way.
+    ASSERT_TRUE(gst_element_send_event(pipeline.element("in"), gst_event_new_flush_start()));
+    std::this_thread::sleep_for(500ms);
+    ASSERT_TRUE(gst_element_send_event(pipeline.element("in"), gst_event_new_flush_stop(FALSE)));
+    gpu_is_stuck = false;
+    push(pipeline.appsrc(), new_buffer(data));
+    EXPECT_TRUE(pull(pipeline.appsink(), 20s)) << pipeline.wait(1ms);
+    waits_of_stuck = 0;
+    gpu_is_stuck = true;
+    push(pipeline.appsrc(), new_buffer(data));
+    EXPECT_TRUE(eventually([] { return waits_of_stuck > 0; }));
+    EXPECT_LT(pipeline.stop(), at_once);
+    gpu_is_stuck = false;
   }
 }
 

@@ -247,6 +247,7 @@ class GPUMAP_API KernelLauncher {
   [[nodiscard]] Queue& queue() noexcept { return *queue_; }
   /// Makes a waiting call return, until called with false. From any thread.
   void cancel(bool cancelled) noexcept { cancelled_.store(cancelled, std::memory_order_relaxed); }
+  [[nodiscard]] bool is_cancelled() const noexcept { return cancelled_.load(std::memory_order_relaxed); }
 
   /// The kernel tells results: next_result() is to be asked for those of each frame that was given or dropped.
   [[nodiscard]] bool has_result() const noexcept { return has_result_; }
