@@ -20,6 +20,7 @@ AnalyticsLibrary open_library() {
   made.tensors_problem = library.problem(packages + "1.26 or newer", "1.26");
   GPUMAP_GST_RELATIONS(GPUMAP_GST_ANALYTICS_LOAD)
   made.relations_problem = library.problem(packages + "1.24 or newer", "1.24");
+  GPUMAP_GST_ORIENTED(GPUMAP_GST_ANALYTICS_LOAD)
 #undef GPUMAP_GST_ANALYTICS_LOAD
   return made;
 }
@@ -76,8 +77,10 @@ void remove(GstTensorMeta& meta, GQuark id) {
   meta.num_tensors = kept;
 }
 
-/// A new meta with `tensors` (transfer full, each). gst_buffer_add_tensor_meta() of 1.26 would give one that is there.
-void add_meta(GstBuffer* buffer, const std::vector<GstTensor*>& tensors) {
+}  // namespace
+
+// gst_buffer_add_tensor_meta() of 1.26 would give one that is there.
+void add_tensor_meta(GstBuffer* buffer, const std::vector<GstTensor*>& tensors) {
   const AnalyticsLibrary& library = AnalyticsLibrary::get();
   auto* meta =
       reinterpret_cast<GstTensorMeta*>(gst_buffer_add_meta(buffer, library.gst_tensor_meta_get_info(), nullptr));
@@ -85,8 +88,6 @@ void add_meta(GstBuffer* buffer, const std::vector<GstTensor*>& tensors) {
   std::copy(tensors.begin(), tensors.end(), array);
   library.gst_tensor_meta_set(meta, static_cast<guint>(tensors.size()), array);
 }
-
-}  // namespace
 
 void add_tensors(GstBuffer* buffer, std::span<const NewTensor> tensors) {
   const AnalyticsLibrary& library = AnalyticsLibrary::get();
@@ -101,7 +102,7 @@ void add_tensors(GstBuffer* buffer, std::span<const NewTensor> tensors) {
     made.push_back(library.gst_tensor_new_simple(id, data_type_of(tensor.type), tensor.data,
                                                  GST_TENSOR_DIM_ORDER_ROW_MAJOR, dims.size(), dims.data()));
   }
-  add_meta(buffer, made);
+  add_tensor_meta(buffer, made);
 }
 
 const GstTensor* find_tensor(GstBuffer* buffer, const std::string& id) {
@@ -143,7 +144,7 @@ void copy_tensors(GstBuffer* to, GstBuffer* from) {
     for (gsize i = 0; i < meta.num_tensors; ++i) {
       copies.push_back(AnalyticsLibrary::get().gst_tensor_copy(meta.tensors[i]));
     }
-    add_meta(to, copies);
+    add_tensor_meta(to, copies);
     return false;
   });
 }

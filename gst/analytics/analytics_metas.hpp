@@ -20,6 +20,7 @@ struct AnalyticsLibrary {
 #define GPUMAP_GST_ANALYTICS_MEMBER(result, name, ...) result (*name)(__VA_ARGS__) = nullptr;
   GPUMAP_GST_TENSORS(GPUMAP_GST_ANALYTICS_MEMBER)
   GPUMAP_GST_RELATIONS(GPUMAP_GST_ANALYTICS_MEMBER)
+  GPUMAP_GST_ORIENTED(GPUMAP_GST_ANALYTICS_MEMBER)  ///< null before GStreamer 1.26, where the others are
 #undef GPUMAP_GST_ANALYTICS_MEMBER
   /// What is missing and how to get it; empty where it all is there. Of tensors, and of what relation metas take.
   std::string tensors_problem, relations_problem;
@@ -39,6 +40,9 @@ struct NewTensor {
 /// Put a meta of these on `buffer`, which is writable. Tensors of the same ids that other metas there have go: each id
 /// is there once. The library has tensors.
 void add_tensors(GstBuffer* buffer, std::span<const NewTensor> tensors);
+
+/// A new meta of `tensors` (transfer full, each), beside others that are there. The library has tensors.
+void add_tensor_meta(GstBuffer* buffer, const std::vector<GstTensor*>& tensors);
 
 /// The first of that name; null: there is none. Borrowed from `buffer`.
 [[nodiscard]] const GstTensor* find_tensor(GstBuffer* buffer, const std::string& id);

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "gpumap/link.hpp"
+#include "gst/channel/analytics_text.hpp"
 #include "gst/channel/structure_bytes.hpp"
 #include "gst/ptr.hpp"
 
@@ -28,7 +29,9 @@ enum class Kind : std::uint8_t {
   time_code = 5,
   custom = 6,
   other = 7,
-  video = 8
+  video = 8,
+  tensors = 9,
+  relations = 10
 };
 constexpr std::size_t record_head = 1 + sizeof(std::uint32_t);
 
@@ -334,6 +337,12 @@ bool put_record(LinkText& text, GstMeta* meta, std::size_t most, unsigned& field
   } else if (gst_meta_info_is_custom(meta->info) != 0) {
     head(Kind::custom);
     fields_left_out = put_custom(text, meta, most);
+  } else if (const GstTensorMeta* const tensors = tensors_in(meta)) {
+    head(Kind::tensors);
+    return put_tensors(text, *tensors, most);
+  } else if (GstAnalyticsRelationMeta* const relations = relations_in(meta)) {
+    head(Kind::relations);
+    fields_left_out = put_relations(text, relations, most);
   } else {
     head(Kind::other);
     return put_other(text, meta);
@@ -360,6 +369,10 @@ bool take_record(GstBuffer* carrier, Kind kind, std::span<const std::byte> text,
       return take_other(carrier, text);
     case Kind::video:
       return take_video(carrier, reader, bytes);
+    case Kind::tensors:
+      return take_tensors(carrier, reader, names);
+    case Kind::relations:
+      return take_relations(carrier, reader, names);
   }
   return false;
 }

@@ -18,7 +18,8 @@ struct MetaText {
   unsigned left_out = 0;  ///< metas that cannot be written, or for which no room is left
 };
 /// Further GstVideoMetas and those with flags or an id, audio, reference timestamps, crops, regions of interest, time
-/// codes and custom metas; from GStreamer 1.24 on others that can be serialised, too. At most `most` bytes.
+/// codes, custom metas, tensors and analytics (analytics_text.hpp); from GStreamer 1.24 on others that can be
+/// serialised, too. At most `most` bytes.
 [[nodiscard]] MetaText text_of_metas(GstBuffer* buffer, std::size_t most);
 
 /// Add the metas that a peer wrote of a frame of `bytes` to `carrier`, which is writable and has no memory. Invalid

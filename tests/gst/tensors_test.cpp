@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Tensors in GStreamer's own metas: what a kernel wrote arrives, whole, through queues, and what others wrote arrives
 // in a kernel.
-#include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -354,30 +353,19 @@ TEST(WithoutLibrary, ItIsAnError) {
 
 using ::testing::HasSubstr;
 
-/// A function of libgstanalytics that the plugin does not need.
-template <typename Function>
-Function* symbol(const char* name) {
-  void* library = dlopen("libgstanalytics-1.0.so.0", RTLD_NOW);
-  return reinterpret_cast<Function*>(library != nullptr ? dlsym(library, name) : nullptr);
-}
-
 /// Of each region: label, place, size, confidence.
 using Region = std::tuple<std::string, int, int, int, int, float>;
 std::vector<Region> regions_of(GstBuffer* buffer) {
-  GstAnalyticsRelationMeta* meta = AnalyticsLibrary::get().gst_buffer_get_analytics_relation_meta(buffer);
+  const AnalyticsLibrary& library = AnalyticsLibrary::get();
+  GstAnalyticsRelationMeta* meta = library.gst_buffer_get_analytics_relation_meta(buffer);
   std::vector<Region> regions;
   gpointer state = nullptr;
   GstAnalyticsMtd one{};
-  auto* iterate = symbol<gboolean(GstAnalyticsRelationMeta*, gpointer*, guintptr, GstAnalyticsMtd*)>(
-      "gst_analytics_relation_meta_iterate");
-  auto* place = symbol<gboolean(const GstAnalyticsMtd*, gint*, gint*, gint*, gint*, gfloat*)>(
-      "gst_analytics_od_mtd_get_location");
-  auto* label = symbol<GQuark(const GstAnalyticsMtd*)>("gst_analytics_od_mtd_get_obj_type");
-  while (meta != nullptr && iterate(meta, &state, 0, &one) != 0) {
+  while (meta != nullptr && library.gst_analytics_relation_meta_iterate(meta, &state, 0, &one) != 0) {
     gint x = 0, y = 0, width = 0, height = 0;
     gfloat confidence = 0;
-    place(&one, &x, &y, &width, &height, &confidence);
-    const gchar* name = g_quark_to_string(label(&one));
+    library.gst_analytics_od_mtd_get_location(&one, &x, &y, &width, &height, &confidence);
+    const gchar* name = g_quark_to_string(library.gst_analytics_od_mtd_get_obj_type(&one));
     regions.emplace_back(name != nullptr ? name : "", x, y, width, height, confidence);
   }
   return regions;
@@ -500,21 +488,19 @@ void main() {
   push(frames.pipeline().appsrc(), new_buffer(frame, 0));
   const Sample sample = pull(frames.pipeline().appsink());
   ASSERT_TRUE(sample) << frames.pipeline().wait(1ms);
-  GstAnalyticsRelationMeta* meta =
-      AnalyticsLibrary::get().gst_buffer_get_analytics_relation_meta(gst_sample_get_buffer(sample.get()));
+  const AnalyticsLibrary& library = AnalyticsLibrary::get();
+  GstAnalyticsRelationMeta* meta = library.gst_buffer_get_analytics_relation_meta(gst_sample_get_buffer(sample.get()));
   ASSERT_NE(meta, nullptr);
   gpointer state = nullptr;
   GstAnalyticsMtd one{};
-  ASSERT_TRUE((symbol<gboolean(GstAnalyticsRelationMeta*, gpointer*, guintptr, GstAnalyticsMtd*)>(
-      "gst_analytics_relation_meta_iterate")(meta, &state, 0, &one)));
-  ASSERT_EQ(symbol<gsize(const GstAnalyticsMtd*)>("gst_analytics_cls_mtd_get_length")(&one), 3U);
+  ASSERT_TRUE(library.gst_analytics_relation_meta_iterate(meta, &state, 0, &one));
+  ASSERT_EQ(library.gst_analytics_cls_mtd_get_length(&one), 3U);
   const auto byte = [&](std::size_t at) { return static_cast<float>(std::to_integer<unsigned>(frame[at])); };
   const float levels[] = {byte(0) / 256, 0.375F, byte(1)};
   const char* const names[] = {"cat", "dog", "fish"};
   for (gsize i = 0; i < 3; ++i) {
-    EXPECT_EQ((symbol<gfloat(const GstAnalyticsMtd*, gsize)>("gst_analytics_cls_mtd_get_level")(&one, i)), levels[i]);
-    const GQuark name = symbol<GQuark(const GstAnalyticsMtd*, gsize)>("gst_analytics_cls_mtd_get_quark")(&one, i);
-    EXPECT_STREQ(g_quark_to_string(name), names[i]);
+    EXPECT_EQ(library.gst_analytics_cls_mtd_get_level(&one, i), levels[i]);
+    EXPECT_STREQ(g_quark_to_string(library.gst_analytics_cls_mtd_get_quark(&one, i)), names[i]);
   }
 }
 

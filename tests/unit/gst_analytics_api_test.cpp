@@ -9,6 +9,7 @@ namespace gpumap::gst::ours {
 #define OURS(result, name, ...) using name = result(__VA_ARGS__);
 GPUMAP_GST_TENSORS(OURS)
 GPUMAP_GST_RELATIONS(OURS)
+GPUMAP_GST_ORIENTED(OURS)
 #undef OURS
 
 }  // namespace gpumap::gst::ours
@@ -43,8 +44,19 @@ SAME_VALUE(GST_TENSOR_DATA_TYPE_FLOAT64)
 SAME_VALUE(GST_TENSOR_DIM_ORDER_ROW_MAJOR)
 SAME_VALUE(GST_TENSOR_DIM_ORDER_COL_MAJOR)
 SAME_VALUE(GST_TENSOR_LAYOUT_CONTIGUOUS)
+SAME_ENUM(GstAnalyticsRelTypes)
+SAME_VALUE(GST_ANALYTICS_REL_TYPE_NONE)
+SAME_VALUE(GST_ANALYTICS_REL_TYPE_IS_PART_OF)
+SAME_VALUE(GST_ANALYTICS_REL_TYPE_CONTAIN)
+SAME_VALUE(GST_ANALYTICS_REL_TYPE_RELATE_TO)
+SAME_VALUE(GST_ANALYTICS_REL_TYPE_N_TO_N)
+SAME_ALIAS(GstAnalyticsMtdType)
+static_assert(GST_ANALYTICS_MTD_TYPE_ANY == 0);
 
 THEIRS(GstAnalyticsRelationMeta)
+SAME_STRUCT(GstAnalyticsRelationMetaInitParams)
+SAME_MEMBER(GstAnalyticsRelationMetaInitParams, initial_relation_order)
+SAME_MEMBER(GstAnalyticsRelationMetaInitParams, initial_buf_size)
 SAME_STRUCT(GstAnalyticsMtd)
 SAME_MEMBER(GstAnalyticsMtd, id)
 SAME_MEMBER(GstAnalyticsMtd, meta)
@@ -65,6 +77,7 @@ SAME_MEMBER(GstTensorMeta, tensors)
   static_assert(std::is_same_v<Theirs<gpumap::gst::ours::name>::type, decltype(::name)>, #name " differs");
 GPUMAP_GST_TENSORS(SAME_FUNCTION)
 GPUMAP_GST_RELATIONS(SAME_FUNCTION)
+GPUMAP_GST_ORIENTED(SAME_FUNCTION)
 
 }  // namespace theirs
 

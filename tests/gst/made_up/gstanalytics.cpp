@@ -6,22 +6,34 @@
 #include "gst/analytics/analytics_api.hpp"
 
 #include <algorithm>
+#include <map>
+#include <utility>
 #include <vector>
 
 namespace gpumap::gst {
 namespace {
 
+constexpr GstAnalyticsMtdType detection = 1, classification = 2, tracking = 3;
+
 struct Thing {
+  GstAnalyticsMtdType type = detection;
   GQuark label = 0;
   gint x = 0, y = 0, width = 0, height = 0;
-  gfloat confidence = 0;
-  std::vector<gfloat> levels;  ///< of a classification
-  std::vector<GQuark> classes;
+  gfloat rotation = 0, confidence = 0;
+  std::vector<gfloat> levels{};  ///< of a classification
+  std::vector<GQuark> classes{};
+  guint64 id = 0;  ///< of tracking
+  GstClockTime first_seen = 0, last_seen = 0;
+  gboolean lost = FALSE;
+};
+struct Known {
+  std::vector<Thing> things;
+  std::map<std::pair<guint, guint>, GstAnalyticsRelTypes> relations;
 };
 
 struct Relations {
   GstMeta meta;
-  std::vector<Thing>* things;
+  Known* known;
 };
 
 gboolean init_tensors(GstMeta* meta, gpointer /*params*/, GstBuffer* /*buffer*/) {
@@ -30,46 +42,41 @@ gboolean init_tensors(GstMeta* meta, gpointer /*params*/, GstBuffer* /*buffer*/)
   return TRUE;
 }
 
-gsize bytes_of(GstTensorDataType type) {
+/// As of the real one, by the type's number.
+gsize bytes_of(int type, gsize elements) {
   switch (type) {
+    case 0:
+    case 5:  // 4 bits
+      return elements / 2 + elements % 2;
     case GST_TENSOR_DATA_TYPE_INT8:
     case GST_TENSOR_DATA_TYPE_UINT8:
-      return 1;
+      return elements;
     case GST_TENSOR_DATA_TYPE_INT16:
     case GST_TENSOR_DATA_TYPE_UINT16:
     case GST_TENSOR_DATA_TYPE_FLOAT16:
-      return 2;
+    case 13:  // bfloat16
+      return 2 * elements;
     case GST_TENSOR_DATA_TYPE_INT32:
     case GST_TENSOR_DATA_TYPE_UINT32:
     case GST_TENSOR_DATA_TYPE_FLOAT32:
-      return 4;
+      return 4 * elements;
     default:
-      return 8;
+      return 8 * elements;
   }
 }
 
 gboolean init_relations(GstMeta* meta, gpointer /*params*/, GstBuffer* /*buffer*/) {
-  reinterpret_cast<Relations*>(meta)->things = new std::vector<Thing>;
+  reinterpret_cast<Relations*>(meta)->known = new Known;
   return TRUE;
 }
 
-const GstMetaInfo* relations_info() {
-  static const gchar* tags[] = {nullptr};
-  static const GstMetaInfo* const info = gst_meta_register(
-      gst_meta_api_type_register("GstAnalyticsRelationMetaAPI", tags), "GstAnalyticsRelationMeta", sizeof(Relations),
-      init_relations, [](GstMeta* meta, GstBuffer* /*buffer*/) { delete reinterpret_cast<Relations*>(meta)->things; },
-      [](GstBuffer* to, GstMeta* meta, GstBuffer* /*buffer*/, GQuark /*type*/, gpointer /*data*/) -> gboolean {
-        auto* copy = reinterpret_cast<Relations*>(gst_buffer_add_meta(to, relations_info(), nullptr));
-        *copy->things = *reinterpret_cast<Relations*>(meta)->things;
-        return TRUE;
-      });
-  return info;
+Known& known_of(GstAnalyticsRelationMeta* meta) {
+  return *reinterpret_cast<Relations*>(meta)->known;
 }
-
 std::vector<Thing>& things_of(GstAnalyticsRelationMeta* meta) {
-  return *reinterpret_cast<Relations*>(meta)->things;
+  return known_of(meta).things;
 }
-const Thing& thing_of(const GstAnalyticsMtd* one) {
+Thing& thing_of(const GstAnalyticsMtd* one) {
   return things_of(one->meta).at(one->id);
 }
 gboolean add(GstAnalyticsRelationMeta* meta, Thing thing, GstAnalyticsMtd* made) {
@@ -109,9 +116,12 @@ void gst_tensor_meta_set(GstTensorMeta* meta, guint count, GstTensor** tensors) 
 
 GstTensor* gst_tensor_new_simple(GQuark id, GstTensorDataType type, GstBuffer* data, GstTensorDimOrder order,
                                  gsize count, gsize* dims) {
-  gsize bytes = bytes_of(type);
-  for (gsize i = 0; i < count; ++i) bytes *= dims[i];
-  g_return_val_if_fail(gst_buffer_get_size(data) == bytes, nullptr);
+  constexpr int last_type = 13;
+  g_return_val_if_fail(int{type} <= last_type && int{order} <= 1 && count > 0, nullptr);
+  gsize elements = 1;
+  for (gsize i = 0; i < count; ++i) elements *= dims[i];
+  const bool dynamic = std::find(dims, dims + count, 0U) != dims + count;
+  g_return_val_if_fail(dynamic || gst_buffer_get_size(data) == bytes_of(type, elements), nullptr);
   auto* made = static_cast<GstTensor*>(g_malloc0(sizeof(GstTensor) + count * sizeof(gsize)));
   *made = {id, GST_TENSOR_LAYOUT_CONTIGUOUS, type, data, order, count};
   std::copy(dims, dims + count, reinterpret_cast<gsize*>(made + 1));
@@ -125,39 +135,109 @@ GstTensor* gst_tensor_copy(const GstTensor* tensor) {
   return copy;
 }
 
+const GstMetaInfo* gst_analytics_relation_meta_get_info(void) {
+  static const gchar* tags[] = {nullptr};
+  static const GstMetaInfo* const info = gst_meta_register(
+      gst_meta_api_type_register("GstAnalyticsRelationMetaAPI", tags), "GstAnalyticsRelationMeta", sizeof(Relations),
+      init_relations, [](GstMeta* meta, GstBuffer* /*buffer*/) { delete reinterpret_cast<Relations*>(meta)->known; },
+      [](GstBuffer* to, GstMeta* meta, GstBuffer* /*buffer*/, GQuark /*type*/, gpointer /*data*/) -> gboolean {
+        auto* copy = gst_buffer_add_meta(to, gst_analytics_relation_meta_get_info(), nullptr);
+        *reinterpret_cast<Relations*>(copy)->known = *reinterpret_cast<Relations*>(meta)->known;
+        return TRUE;
+      });
+  return info;
+}
 GstAnalyticsRelationMeta* gst_buffer_add_analytics_relation_meta(GstBuffer* buffer) {
-  return reinterpret_cast<GstAnalyticsRelationMeta*>(gst_buffer_add_meta(buffer, relations_info(), nullptr));
+  return reinterpret_cast<GstAnalyticsRelationMeta*>(
+      gst_buffer_add_meta(buffer, gst_analytics_relation_meta_get_info(), nullptr));
+}
+GstAnalyticsRelationMeta* gst_buffer_add_analytics_relation_meta_full(GstBuffer* buffer,
+                                                                      GstAnalyticsRelationMetaInitParams* /*params*/) {
+  return gst_buffer_add_analytics_relation_meta(buffer);
 }
 GstAnalyticsRelationMeta* gst_buffer_get_analytics_relation_meta(GstBuffer* buffer) {
-  return reinterpret_cast<GstAnalyticsRelationMeta*>(gst_buffer_get_meta(buffer, relations_info()->api));
+  return reinterpret_cast<GstAnalyticsRelationMeta*>(
+      gst_buffer_get_meta(buffer, gst_analytics_relation_meta_get_info()->api));
+}
+
+gboolean gst_analytics_relation_meta_add_oriented_od_mtd(GstAnalyticsRelationMeta* meta, GQuark type, gint x, gint y,
+                                                         gint width, gint height, gfloat rotation, gfloat confidence,
+                                                         GstAnalyticsMtd* made) {
+  return add(meta, {detection, type, x, y, width, height, rotation, confidence}, made);
 }
 gboolean gst_analytics_relation_meta_add_od_mtd(GstAnalyticsRelationMeta* meta, GQuark type, gint x, gint y, gint width,
                                                 gint height, gfloat confidence, GstAnalyticsMtd* made) {
-  return add(meta, {type, x, y, width, height, confidence, {}, {}}, made);
+  return gst_analytics_relation_meta_add_oriented_od_mtd(meta, type, x, y, width, height, 0, confidence, made);
 }
 gboolean gst_analytics_relation_meta_add_cls_mtd(GstAnalyticsRelationMeta* meta, gsize count, gfloat* levels,
                                                  GQuark* classes, GstAnalyticsMtd* made) {
-  return add(meta, {0, 0, 0, 0, 0, 0, {levels, levels + count}, {classes, classes + count}}, made);
+  Thing thing{.type = classification};
+  thing.levels.assign(levels, levels + count);
+  thing.classes.assign(classes, classes + count);
+  return add(meta, thing, made);
+}
+gboolean gst_analytics_relation_meta_add_tracking_mtd(GstAnalyticsRelationMeta* meta, guint64 id,
+                                                      GstClockTime first_seen, GstAnalyticsMtd* made) {
+  Thing thing{.type = tracking};
+  thing.id = id;
+  thing.first_seen = thing.last_seen = first_seen;
+  return add(meta, thing, made);
+}
+gpointer gst_analytics_relation_meta_add_mtd(GstAnalyticsRelationMeta* meta, gconstpointer type, gsize /*size*/,
+                                             GstAnalyticsMtd* made) {
+  add(meta, {.type = reinterpret_cast<GstAnalyticsMtdType>(type)}, made);
+  return nullptr;
 }
 
-// What the tests read it by.
-gboolean gst_analytics_relation_meta_iterate(GstAnalyticsRelationMeta* meta, gpointer* state, guintptr /*type*/,
-                                             GstAnalyticsMtd* one) {
+gboolean gst_analytics_relation_meta_iterate(GstAnalyticsRelationMeta* meta, gpointer* state,
+                                             GstAnalyticsMtdType /*type*/, GstAnalyticsMtd* one) {
   const auto at = reinterpret_cast<guintptr>(*state);
   if (at >= things_of(meta).size()) return FALSE;
   *one = {static_cast<guint>(at), meta};
   *state = reinterpret_cast<gpointer>(at + 1);
   return TRUE;
 }
-gboolean gst_analytics_od_mtd_get_location(const GstAnalyticsMtd* one, gint* x, gint* y, gint* width, gint* height,
-                                           gfloat* confidence) {
+gboolean gst_analytics_relation_meta_set_relation(GstAnalyticsRelationMeta* meta, GstAnalyticsRelTypes type,
+                                                  guint first, guint second) {
+  g_return_val_if_fail(first < things_of(meta).size() && second < things_of(meta).size(), FALSE);
+  known_of(meta).relations[{first, second}] = type;
+  return TRUE;
+}
+GstAnalyticsRelTypes gst_analytics_relation_meta_get_relation(const GstAnalyticsRelationMeta* meta, guint first,
+                                                              guint second) {
+  const auto& relations = reinterpret_cast<const Relations*>(meta)->known->relations;
+  const auto found = relations.find({first, second});
+  return found != relations.end() ? found->second : GST_ANALYTICS_REL_TYPE_NONE;
+}
+
+GstAnalyticsMtdType gst_analytics_mtd_get_mtd_type(const GstAnalyticsMtd* one) {
+  return thing_of(one).type;
+}
+GstAnalyticsMtdType gst_analytics_od_mtd_get_mtd_type(void) {
+  return detection;
+}
+GstAnalyticsMtdType gst_analytics_cls_mtd_get_mtd_type(void) {
+  return classification;
+}
+GstAnalyticsMtdType gst_analytics_tracking_mtd_get_mtd_type(void) {
+  return tracking;
+}
+
+gboolean gst_analytics_od_mtd_get_oriented_location(const GstAnalyticsMtd* one, gint* x, gint* y, gint* width,
+                                                    gint* height, gfloat* rotation, gfloat* confidence) {
   const Thing& thing = thing_of(one);
   *x = thing.x;
   *y = thing.y;
   *width = thing.width;
   *height = thing.height;
+  *rotation = thing.rotation;
   *confidence = thing.confidence;
   return TRUE;
+}
+gboolean gst_analytics_od_mtd_get_location(const GstAnalyticsMtd* one, gint* x, gint* y, gint* width, gint* height,
+                                           gfloat* confidence) {
+  gfloat rotation = 0;
+  return gst_analytics_od_mtd_get_oriented_location(one, x, y, width, height, &rotation, confidence);
 }
 GQuark gst_analytics_od_mtd_get_obj_type(const GstAnalyticsMtd* one) {
   return thing_of(one).label;
@@ -170,6 +250,23 @@ gfloat gst_analytics_cls_mtd_get_level(const GstAnalyticsMtd* one, gsize at) {
 }
 GQuark gst_analytics_cls_mtd_get_quark(const GstAnalyticsMtd* one, gsize at) {
   return thing_of(one).classes.at(at);
+}
+gboolean gst_analytics_tracking_mtd_get_info(const GstAnalyticsMtd* one, guint64* id, GstClockTime* first_seen,
+                                             GstClockTime* last_seen, gboolean* lost) {
+  const Thing& thing = thing_of(one);
+  *id = thing.id;
+  *first_seen = thing.first_seen;
+  *last_seen = thing.last_seen;
+  *lost = thing.lost;
+  return TRUE;
+}
+gboolean gst_analytics_tracking_mtd_update_last_seen(GstAnalyticsMtd* one, GstClockTime last_seen) {
+  thing_of(one).last_seen = last_seen;
+  return TRUE;
+}
+gboolean gst_analytics_tracking_mtd_set_lost(GstAnalyticsMtd* one) {
+  thing_of(one).lost = TRUE;
+  return TRUE;
 }
 
 #pragma GCC visibility pop
