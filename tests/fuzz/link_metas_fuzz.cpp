@@ -11,6 +11,7 @@
 #include <span>
 
 #include "fuzz_gstreamer.hpp"
+#include "gst/analytics/analytics_metas.hpp"
 #include "gst/channel/event_text.hpp"
 #include "gst/channel/meta_text.hpp"
 #include "gst/channel/new_names.hpp"
@@ -107,6 +108,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   // With its memory the frame may be copied.
   gst_buffer_append_memory(buffer.get(), gst_allocator_alloc(nullptr, bytes, nullptr));
   const Buffer copy(gst_buffer_copy(buffer.get()));
+  copy_tensors(copy.get(), buffer.get());
   expect(count_checked(copy.get(), bytes) == count);
   return 0;
 }
