@@ -4,6 +4,7 @@
 #include <gst/gst.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 
@@ -30,6 +31,10 @@ inline void put_and_free(LinkText& text, gchar* one) {
 // type or value the reading process does not know become their number; a set of flags becomes a plain GstFlagSet.
 
 inline constexpr int deepest_value = 32;
+/// A limit, because the time for fields grows with the square of their number.
+inline constexpr std::uint32_t most_members = 4096;
+/// In a message: an empty value takes a few bytes there, and hundreds in memory.
+inline constexpr std::uint32_t most_values = 16'384;
 
 /// Appends `structure`, so that `text` has at most `most` bytes: fields for which no room is left are left out, too.
 /// Returns how many fields were left out, here and in nested structures.
