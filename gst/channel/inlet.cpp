@@ -22,7 +22,7 @@
 #include "gpumap/thread_schedule.hpp"
 #include "gst/channel/meta_text.hpp"
 #include "gst/channel/pipeline_state.hpp"
-#include "gst/channel/upstream_text.hpp"
+#include "gst/channel/upstream_asks.hpp"
 #include "gst/gst_error.hpp"
 #include "gst/latency/latency_report.hpp"
 #include "gst/ptr.hpp"
@@ -36,9 +36,6 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// A producer that is suspended or dying must not stop the caller. A seek may have to open a file again.
-constexpr auto patience_for_query = 500ms;
-constexpr auto patience_for_seek = 5s;
 constexpr auto second_look = 50ms;
 /// A server that starts makes its socket, and gives others access, in less time.
 constexpr std::chrono::nanoseconds patience_for_server = 2s;
@@ -113,50 +110,10 @@ void fill_carrier(GstBuffer* carrier, const LinkFrame& frame, bool after_hole, N
 /// Upstream of the gpumapsink that is connected at the moment.
 class Inlet::Far final : public FarSink {
  public:
-  void connect(std::shared_ptr<LinkConsumer> consumer) {
-    const std::lock_guard lock(mutex_);
-    consumer_.swap(consumer);
-  }
-  bool send(GstEvent* event) override {
-    const LinkText text = text_of_upstream(event);
-    const bool waits = GST_EVENT_TYPE(event) == GST_EVENT_SEEK;
-    GstSeekFlags flags = GST_SEEK_FLAG_NONE;
-    if (waits) gst_event_parse_seek(event, nullptr, nullptr, &flags, nullptr, nullptr, nullptr, nullptr);
-    // A flush is over when the seek returns, as in one process.
-    gst_event_unref(event);
-    const auto consumer = this->consumer();
-    if (!consumer || text.empty() || text.size() > max_link_question) return false;
-    if (!waits) return consumer->tell(text);
-    std::vector<std::byte> answer;
-    const Deadline end = Clock::now() + patience_for_seek;
-    if ((flags & GST_SEEK_FLAG_FLUSH) == 0) return consumer->ask(text, answer, end) && read_answer(answer);
-    count_seekers(1);
-    const bool came = consumer->ask(text, answer, end, LinkConsumer::Answer::in_order, [this] { flush_here(); });
-    count_seekers(-1);
-    return came && read_answer(answer);
-  }
-  /// Has `flush` done by a thread that seeks, as in one process: a demuxer seeks in its streaming thread, which has the
-  /// lock that the flush takes. False: no thread seeks, and it is not done.
-  bool let_seeker(const std::function<void()>& flush) {
-    std::unique_lock lock(mutex_);
-    if (seekers_ == 0) return false;
-    flush_ = &flush;
-    // Ends: a seek waits for its answer for a limited time, and looks here meanwhile.
-    changed_.wait(lock, [this] { return seekers_ == 0 || (flush_ == nullptr && !flushes_); });
-    return std::exchange(flush_, nullptr) == nullptr;
-  }
-  bool query(GstQuery* query) override {
-    const auto consumer = this->consumer();
-    if (!consumer) return false;
-    const LinkText text = text_of(query);
-    std::vector<std::byte> answer;
-    if (text.empty() || text.size() > max_link_question ||
-        !consumer->ask(text, answer, Clock::now() + patience_for_query)) {
-      return false;
-    }
-    const std::lock_guard lock(mutex_);
-    return read_answer(answer, query, names_);
-  }
+  bool send(GstEvent* event) override { return asks.send(event); }
+  bool query(GstQuery* query) override { return asks.query(query); }
+
+  UpstreamAsks asks;
 
   // Whose turn it is to take from the connection. The src's while it waits for a frame. The inlet's when something else
   // came, and when the src has been away for longer than it takes to hand on a frame: each change costs two threads a
@@ -262,37 +219,7 @@ class Inlet::Far final : public FarSink {
 
  private:
   enum class Taker { nobody, inlet, src };
-  [[nodiscard]] std::shared_ptr<LinkConsumer> consumer() {
-    const std::lock_guard lock(mutex_);
-    return consumer_;
-  }
-  void count_seekers(int more) {
-    {
-      const std::lock_guard lock(mutex_);
-      seekers_ += more;
-    }
-    changed_.notify_all();
-  }
-  void flush_here() {
-    std::unique_lock lock(mutex_);
-    const auto* const flush = std::exchange(flush_, nullptr);
-    if (flush == nullptr) return;
-    flushes_ = true;
-    lock.unlock();
-    (*flush)();
-    lock.lock();
-    flushes_ = false;
-    changed_.notify_all();
-  }
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::shared_ptr<LinkConsumer> consumer_;
-  NewNames names_;                                ///< of answers
-  int seekers_ = 0;                               ///< threads that wait for the answer to a seek with a flush
-  const std::function<void()>* flush_ = nullptr;  ///< for one of them to do
-  bool flushes_ = false;                          ///< one of them does it
-
-  std::mutex turn_;  ///< of what follows
+  std::mutex turn_;
   std::condition_variable turned_;
   Taker taker_ = Taker::nobody;
   Inlet* inlet_ = nullptr;
@@ -484,7 +411,7 @@ void Inlet::read(std::span<const std::byte> text) {
 
 void Inlet::flush(GstEvent* event) {
   const std::function<void()> flush = [this, event] { channel_->flush(event); };
-  if (!far_->let_seeker(flush)) flush();
+  if (!far_->asks.let_seeker(flush)) flush();
 }
 
 /// Ends the flush of a producer that died meanwhile.
@@ -733,17 +660,17 @@ void Inlet::run() {
         post_warning(src_, no_place("gpumapsrc waits for a place"));
       };
       const std::shared_ptr<LinkConsumer> consumer = connect(std::move(options));
-      far_->connect(consumer);
+      far_->asks.connect(consumer);
       again = follow(consumer);
       told_wait_ = told_full_ = false;
-      far_->connect(nullptr);
+      far_->asks.connect(nullptr);
     }
     lose(why_);
   } catch (const NoPlace& error) {
-    far_->connect(nullptr);
+    far_->asks.connect(nullptr);
     if (!stopping_) post_error(src_, error);
   } catch (const std::exception& error) {
-    far_->connect(nullptr);
+    far_->asks.connect(nullptr);
     if (!stopping_) post_error(src_, error);
   }
 }

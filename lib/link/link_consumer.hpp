@@ -73,6 +73,8 @@ struct LinkConsumer::State {
   /// Precondition: there is a ring.
   [[nodiscard]] bool spin_until(Deadline end) const noexcept;
 
+  /// Starts the thread. Throws when none can be had.
+  static void start(std::shared_ptr<State> state);
   /// The thread: gives slots back while no thread calls next(), and ends the connection. It is never joined, because it
   /// may have to wait for a lease; it keeps the state alive. At the process's end it leaves the state as it is.
   static void give_back_until_closed(std::shared_ptr<State> state);
