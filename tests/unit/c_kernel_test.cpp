@@ -319,6 +319,37 @@ TEST_F(CKernel, WaitsForWhatFillsItsInput) {
   EXPECT_OK(gpumap_kernel_close(kernel));
 }
 
+// A slot that one thread gives back while another one launches on it is free when that kernel has read it.
+TEST_F(CKernel, ASlotIsKeptForACallThatIsUnderWay) {
+  gpumap_kernel kernel = builtin("identity");
+  gpumap_ring ring = this->ring(3000, 2);
+  const auto sent = random_frame(3000, 1);
+  send(ring, sent);
+  alignas(8) std::uint64_t reached = 0;
+  const gpumap_fence filled = gpumap_counter_fence(&reached, 1);
+  auto run = GPUMAP_INIT(gpumap_run_options);
+  run.after = &filled;
+  run.timeout_ns = long_ns;
+  ASSERT_OK(gpumap_ring_take(ring, 0, &run.slot));
+  gpumap_memory output = nullptr;
+  std::thread runs([&] { EXPECT_OK(gpumap_kernel_run(kernel, &run, &output)); });
+  std::this_thread::sleep_for(100ms);  // it waits for what fills the slot
+  EXPECT_OK(gpumap_slot_release(run.slot, nullptr));
+  expect_error(gpumap_slot_release(run.slot, nullptr), GPUMAP_ERROR_INVALID, "given back");
+  gpumap_slot other = nullptr, same = nullptr;
+  ASSERT_OK(gpumap_ring_acquire(ring, GPUMAP_WHEN_FULL_WAIT, 0, &other));
+  EXPECT_EQ(gpumap_ring_acquire(ring, GPUMAP_WHEN_FULL_WAIT, 0, &same), GPUMAP_FULL);
+  __atomic_store_n(&reached, 1, __ATOMIC_RELEASE);
+  runs.join();
+  EXPECT_EQ(content_of_memory(output), sent);
+  EXPECT_OK(gpumap_ring_acquire(ring, GPUMAP_WHEN_FULL_WAIT, long_ns, &same));
+  EXPECT_OK(gpumap_memory_free(output));
+  EXPECT_OK(gpumap_slot_release(other, nullptr));
+  EXPECT_OK(gpumap_slot_release(same, nullptr));
+  EXPECT_OK(gpumap_ring_close(ring));
+  EXPECT_OK(gpumap_kernel_close(kernel));
+}
+
 // The kernel does not end until the CPU says so.
 TEST_F(CKernel, AnswersInTimeWhereTheKernelDoesNotEnd) {
   const std::string name = folder_.path() / "waits";
