@@ -551,8 +551,11 @@ bool Inlet::follow(const std::shared_ptr<LinkConsumer>& connection) {
   far_->begin_turns(*this, consumer);
   const auto without_turns = [](Far* far) { far->end_turns(); };
   std::unique_ptr<Far, decltype(without_turns)> turns(far_.get());
-  // The sinks here would play all that follows at the rate of the producer before.
-  if (std::exchange(rate_changed_, false)) push(gst_event_new_instant_rate_change(1, GST_SEGMENT_FLAG_NONE));
+  // The sinks here would play all that follows at the rate of the producer before: a flush ends it.
+  if (std::exchange(rate_changed_, false)) {
+    flush(gst_event_new_flush_start());
+    flush(gst_event_new_flush_stop(TRUE));
+  }
   begin_ring(consumer);
   for (LinkNext next = LinkNext::timeout; !stopping_ && next != LinkNext::closed;) {
     std::optional<LinkNext> left;

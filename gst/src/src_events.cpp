@@ -155,7 +155,6 @@ void SrcStream::push(GstEvent* event) {
       return;
     }
     case GST_EVENT_SEGMENT:
-      end_rate();
       gst_event_take(&segment_, event);
       is_timed_ = format_of(segment_) == GST_FORMAT_TIME;
       owes_segment_ = false;
@@ -174,8 +173,7 @@ void SrcStream::push(GstEvent* event) {
       return;
     }
     case GST_EVENT_INSTANT_RATE_CHANGE:
-      if (take_rate(event)) break;
-      gst_event_unref(event);
+      take_rate(event);
       return;
     case GST_EVENT_SEGMENT_DONE:
       if (!has_sink_beside()) tell_of_segment_done(event);
@@ -190,25 +188,53 @@ void SrcStream::push(GstEvent* event) {
   gst_pad_push_event(pad_, event);
 }
 
-/// False: sinks assert that they have a segment in time, and that its rate does not become 0.
-bool SrcStream::take_rate(GstEvent* event) {
-  if (segment_ == nullptr || !is_timed_) return false;
+/// Takes `event`. Sinks assert that they have a segment in time, and that its rate does not become 0.
+void SrcStream::take_rate(GstEvent* event) {
+  Ptr<GstEvent> owned(event);
+  if (segment_ == nullptr || !is_timed_) return;
   gdouble rate = 1;
   gst_event_parse_instant_rate_change(event, &rate, nullptr);
   const GstSegment* segment = nullptr;
   gst_event_parse_segment(segment_, &segment);
-  if (!is_playable_rate(segment->rate * rate)) return false;
-  instant_rate_ = rate;
+  if (!is_playable_rate(segment->rate * rate)) return;
+  (void)leave_rate(std::move(owned), rate);
   GstSegment placed;
   (void)place(placed);  // what is due is later, or earlier
-  return true;
 }
 
-/// Before the next segment, which sinks multiply by it, and behind the last one, which they need to take it.
-void SrcStream::end_rate() {
-  if (segment_ == nullptr || !is_timed_ || !rate_over_.exchange(false)) return;
-  instant_rate_ = 1;
-  gst_pad_push_event(pad_, gst_event_new_instant_rate_change(1, GST_SEGMENT_FLAG_NONE));
+/// From any thread. Null: no rate is left. True: there was one.
+bool SrcStream::leave_rate(Ptr<GstEvent> event, gdouble rate) {
+  const std::lock_guard lock(mutex_);
+  has_rate_event_ = event != nullptr;
+  rate_event_ = std::move(event);
+  return instant_rate_.exchange(rate) != 1;
+}
+
+/// Has an instant change of the rate pushed as by an application's seek: a sink's answer takes the state lock of the
+/// pipeline, whose holder may wait for this thread. Before the pipeline plays, sinks do not know from when on.
+void SrcStream::offer_rate() {
+  if (!has_rate_event_ || segment_ == nullptr || !is_timed_ || !channel_->src_playing()) return;
+  if (pushes_rate_.exchange(true)) return;
+  const auto push = [](GstElement*, gpointer self) { static_cast<SrcStream*>(self)->push_rate(); };
+  gst_element_call_async(element_, push, this, nullptr);
+}
+
+/// Past the pad, which would keep it, and push it once more in the streaming thread, where a sink that was flushed
+/// takes it for a new one.
+void SrcStream::push_rate() {
+  const Ptr<GstElement> top(top_level(element_));
+  const Ptr<GstPad> peer(gst_pad_get_peer(pad_));
+  GST_STATE_LOCK(top.get());
+  const Ptr<GstEvent> segment(gst_pad_get_sticky_event(pad_, GST_EVENT_SEGMENT, 0));  // none within a flush
+  Ptr<GstEvent> event;
+  if (peer && segment && is_in_playing(element_) && !is_changing_state(element_) && !is_stopping(element_)) {
+    const std::lock_guard lock(mutex_);
+    event = std::move(rate_event_);
+    has_rate_event_ = false;
+  }
+  if (event) gst_pad_send_event(peer.get(), event.release());
+  GST_STATE_UNLOCK(top.get());
+  pushes_rate_ = false;
 }
 
 bool SrcStream::has_sink_beside() {
@@ -252,8 +278,8 @@ GstEvent* SrcStream::flush_stop_for_here(GstEvent* event) {
   gboolean resets = FALSE;
   gst_event_parse_flush_stop(event, &resets);
   if (const auto channel = this->channel(); channel && resets != 0) shift_.begin_anew_there(*channel);
-  // The sinks there take it as the end of an instant rate, and those here do not.
-  if (resets != 0 && instant_rate_ != 1) rate_over_ = true;
+  // It ends an instant rate, and nothing else does.
+  if (resets != 0 && leave_rate(nullptr, 1)) return event;
   GstEvent* made = gst_event_new_flush_stop(FALSE);
   gst_event_set_seqnum(made, gst_event_get_seqnum(event));
   gst_event_unref(event);
@@ -273,10 +299,14 @@ void SrcStream::send_now(GstEvent* event, From from) {
       flush_stop(event, from);
       return;
     case GST_EVENT_INSTANT_RATE_CHANGE: {
+      if (has_sink_beside()) {
+        gst_pad_push_event(pad_, event);
+        return;
+      }
       gdouble rate = 1;
       gst_event_parse_instant_rate_change(event, &rate, nullptr);
-      instant_rate_ = rate;
-      gst_pad_push_event(pad_, event);
+      (void)leave_rate(Ptr<GstEvent>(event), rate);
+      if (const auto channel = this->channel()) channel->interrupt_src();
       return;
     }
     default:

@@ -96,7 +96,6 @@ void SrcStream::start(const SrcSettings& settings) {
   owes_segment_ = false;
   latest_ = GST_CLOCK_TIME_NONE;
   instant_rate_ = 1;
-  rate_over_ = false;
   told_odd_time_ = false;
   shift_.reset();
   frames_ = 0;
@@ -117,6 +116,8 @@ void SrcStream::stop() {
     loans_.reset();
     gst_clear_event(&eos_);
     sent_.clear();
+    rate_event_.reset();
+    has_rate_event_ = false;
     asked_ = false;
   }
   gst_clear_event(&segment_);
@@ -424,6 +425,7 @@ void SrcStream::step() {
   }
   if (std::exchange(left_flushing_, false)) end_flush(gst_event_new_flush_stop(FALSE));
   if (std::exchange(owes_segment_, false)) push_segment();
+  offer_rate();
   if (has_given_all()) {
     if (!started_) push_stream_start();
     finish();

@@ -147,8 +147,8 @@ class SrcStream {
   void push_stream_start();
   [[nodiscard]] bool place(GstSegment& segment);
   void push_segment();
-  [[nodiscard]] bool take_rate(GstEvent* event);
-  void end_rate();
+  void take_rate(GstEvent* event);
+  void offer_rate();
   void begin_anew();
   void tell_of_segment_start();
   void tell_of_segment_done(GstEvent* event);
@@ -178,6 +178,8 @@ class SrcStream {
   [[nodiscard]] std::string device();
   /// The sink is in the pipeline of this element.
   [[nodiscard]] bool has_sink_beside();
+  [[nodiscard]] bool leave_rate(Ptr<GstEvent> event, gdouble rate);
+  void push_rate();
 
   GstElement* element_;
   GstPad* pad_;
@@ -201,7 +203,8 @@ class SrcStream {
   std::atomic<bool> flushes_downstream_{false};      ///< a FLUSH_START was pushed, its FLUSH_STOP not yet
   std::atomic<bool> is_timed_{true};                 ///< the segment's format
   std::atomic<gdouble> instant_rate_{1};             ///< that sinks multiply the segment's by
-  std::atomic<bool> rate_over_{false};               ///< it ends at the next segment
+  std::atomic<bool> has_rate_event_{false};          ///< rate_event_ waits
+  std::atomic<bool> pushes_rate_{false};             ///< in another thread
   std::atomic<guint32> sought_{GST_SEQNUM_INVALID};  ///< the last seek from here
   std::atomic<int> flushes_beginning_{0};            ///< threads within a FLUSH_START
   std::atomic<int> flushes_open_{0};                 ///< that came without their FLUSH_STOP
@@ -215,6 +218,7 @@ class SrcStream {
   bool played_ = false;      ///< since the start
   GstEvent* eos_ = nullptr;  ///< that the application sent, as:
   std::vector<Ptr<GstEvent>> sent_;
+  Ptr<GstEvent> rate_event_;        ///< an instant change of the rate, the last one
   std::atomic<bool> asked_{false};  ///< there may be such an event: written under the lock, with it
   unsigned flushing_ = inactive;
 };

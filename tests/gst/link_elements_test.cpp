@@ -132,6 +132,7 @@ TEST_F(LinkSides, WhoComesLaterGetsAllThatHolds) {
     return n;
   };
   EXPECT_EQ(count(GST_EVENT_TAG), 2U);
+  sticky.erase(GST_EVENT_INSTANT_RATE_CHANGE);
   for (const GstEventType type : sticky) EXPECT_EQ(count(type), 1U) << gst_event_type_get_name(type);
   const Ptr<GstBus> bus(gst_element_get_bus(late->get()));
   const Ptr<GstMessage> mark(gst_bus_timed_pop_filtered(bus.get(), 5 * GST_SECOND, GST_MESSAGE_ELEMENT));
@@ -840,11 +841,37 @@ TEST_F(LinkSides, WhatIsNeverDueHasNoTime) {
   send_segment(1e-300, 0);
   producer.send(gst_event_new_instant_rate_change(1e-6, GST_SEGMENT_FLAG_NONE));
   EXPECT_EQ(time_of(now, no_time, no_time), GST_CLOCK_TIME_NONE);
-  const Pad pad(gst_element_get_static_pad(consumer.element("src"), "src"));
-  const Ptr<GstEvent> rate(gst_pad_get_sticky_event(pad.get(), GST_EVENT_INSTANT_RATE_CHANGE, 0));
+  const Pad pad(gst_element_get_static_pad(consumer.element("out"), "sink"));
+  Ptr<GstEvent> rate;
+  EXPECT_TRUE(eventually([&] {
+    rate.reset(gst_pad_get_sticky_event(pad.get(), GST_EVENT_INSTANT_RATE_CHANGE, 0));
+    return rate != nullptr;
+  }));
   gdouble last = 0;
   gst_event_parse_instant_rate_change(rate.get(), &last, nullptr);
   EXPECT_EQ(last, 0.5) << "of both together a sink would make 0, and assert that they are more";
+}
+
+// The answer of a sink takes the lock that a thread has which stops the pipeline, and that one waits for the streaming
+// thread.
+TEST_F(LinkSides, TheStreamingThreadDoesNotWaitForAnInstantRate) {
+  Pipeline producer(from_appsrc());
+  start(producer);
+  push_frame(producer, 0);
+  Pipeline consumer(to_appsink());
+  start(consumer);
+  ASSERT_TRUE(eventually([&] { return clients(producer) == 1; }));
+  push_frame(producer, 1);
+  ASSERT_TRUE(pull(consumer.appsink()));
+  ASSERT_TRUE(consumer.reach(GST_STATE_PLAYING));
+  const Pad pad(gst_element_get_static_pad(producer.element("sink"), "sink"));
+  GST_STATE_LOCK(consumer.get());
+  gst_pad_send_event(pad.get(), gst_event_new_instant_rate_change(4, GST_SEGMENT_FLAG_NONE));
+  for (const std::uint64_t n : {2, 3}) {
+    push_frame(producer, n);
+    EXPECT_TRUE(pull(consumer.appsink(), at_once)) << n;
+  }
+  GST_STATE_UNLOCK(consumer.get());
 }
 
 // A sink plays what follows at an instant rate until a flush resets the time. A flush from another pipeline does not,
