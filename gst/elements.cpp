@@ -4,6 +4,8 @@
 #include <gst/tag/tag.h>
 #include <gst/video/video.h>
 
+#include <exception>
+
 #include "gst/latency/latency_report.hpp"
 #include "gst/radio/radio_metas.hpp"
 
@@ -20,12 +22,23 @@ void know_what_decoders_say() {
   gst_tag_register_musicbrainz_tags();
 }
 
+/// GStreamer may bring libunwind along, which then unwinds for this plugin, too. At its first exception it opens a
+/// pipe, and where it gets none the process ends: so the first one is not that which says that no descriptor is left.
+void throw_once() {
+  try {
+    throw std::exception();
+  } catch (const std::exception&) {
+    return;
+  }
+}
+
 /// An application may register one element alone: the metas of its frames come with it, and the categories of what
 /// others share, as gpumapupload does gpumapsink's slots.
 GType with_metas(GType element) {
   GST_DEBUG_CATEGORY_INIT(gpumap_sink_debug, "gpumapsink", 0, "gpumap sink");
   GST_DEBUG_CATEGORY_INIT(gpumap_src_debug, "gpumapsrc", 0, "gpumap source");
   know_what_decoders_say();
+  throw_once();
   static const gchar* tags[] = {nullptr};
   for (const char* name : {"GpumapResult", "GpumapLateResults"}) {
     if (gst_meta_get_info(name) == nullptr) gst_meta_register_custom(name, tags, nullptr, nullptr, nullptr);

@@ -45,6 +45,21 @@ TEST(PluginFile, InspectListsTheElements) {
   EXPECT_THAT(text, testing::Not(HasSubstr("Unknown package origin")));
 }
 
+// An error, as wherever there are some more.
+TEST(PluginFile, WithoutDescriptorsAnErrorEndsNoProcess) {
+  const char* path = std::getenv("GPUMAP_PLUGIN");
+  if (path == nullptr) GTEST_SKIP() << "GPUMAP_PLUGIN names no file";
+  if (sanitized) GTEST_SKIP() << "a plugin with a sanitizer does not load into a gst-launch-1.0 without";
+  for (const int descriptors : {6, 7, 8, 9, 10}) {
+    int status = -1;
+    const std::string text =
+        output_of("exec 2>&1; ulimit -n " + std::to_string(descriptors) + "; exec gst-launch-1.0 " +
+                      "--gst-plugin-load=" + path + " fakesrc num-buffers=1 ! gpumapupload device=mine ! fakesink",
+                  status);
+    EXPECT_THAT(text, testing::Not(HasSubstr("terminate called"))) << descriptors;
+  }
+}
+
 // What gst-inspect-1.0 shows of params.
 TEST(PluginFile, ParamsNamesWhatEachKernelKnows) {
   const Element element(GST_ELEMENT(gst_object_ref_sink(gst_element_factory_make("gpumapkernel", nullptr))));
