@@ -20,10 +20,12 @@ std::optional<Residents::Room> Residents::come(Guest& guest, std::uint32_t multi
     if (given_up && given_up()) return {};
     changed_.wait_for(lock, std::chrono::milliseconds(20));
   }
+  std::erase_if(present_, [](const Present& one) { return one.leaves && one.guest->has_left(); });
   std::uint64_t all = multiprocessors;
   const bool demanded = clusters_ != 0 || (!shares && shares_ != 0);
   bool mixed = false;
   for (const Present& one : present_) {
+    if (one.guest == &guest) continue;  // this one comes behind it
     all += one.multiprocessors;
     mixed = mixed || one.shares != shares;
   }
@@ -34,10 +36,17 @@ std::optional<Residents::Room> Residents::come(Guest& guest, std::uint32_t multi
 }
 
 void Residents::ask_all_to_leave() const noexcept {
-  for (const Present& one : present_) one.guest->ask_to_leave();
+  for (const Present& one : present_) {
+    if (!one.leaves) one.guest->ask_to_leave();
+  }
 }
 
 void Residents::leave(Guest& guest) noexcept {
+  const std::lock_guard lock(mutex_);
+  for (Present& one : present_) one.leaves = one.leaves || one.guest == &guest;
+}
+
+void Residents::forget(Guest& guest) noexcept {
   const std::lock_guard lock(mutex_);
   std::erase_if(present_, [&guest](const Present& one) { return one.guest == &guest; });
 }

@@ -16,7 +16,8 @@ namespace gpumap {
 /// NewMemory): a call of the driver that waits until the GPU runs nothing, and another one that comes when there might
 /// be no multiprocessor left for it: a kernel that waits for one that cannot start would wait for ever. As long as all
 /// blocks together are fewer than there are multiprocessors, there is one without any for each that comes, and for what
-/// is launched, where one is enough for that and any will do (see Demand). Thread safety: every member.
+/// is launched, where one is enough for that and any will do (see Demand). A kernel that was told to leave counts until
+/// it has left: it may wait on the GPU for just that. Thread safety: every member.
 class Residents {
  public:
   class Guest {
@@ -24,6 +25,8 @@ class Residents {
     /// As soon as what was asked of it is done, and before anything that is asked of it from now on. It may only take
     /// note here, and call nothing of this class.
     virtual void ask_to_leave() noexcept = 0;
+    /// All that was told to leave has left the GPU. Likewise.
+    [[nodiscard]] virtual bool has_left() const noexcept = 0;
 
    protected:
     ~Guest() = default;
@@ -44,8 +47,10 @@ class Residents {
   /// leave. Empty, and it does not come, where the wait is `given_up`.
   [[nodiscard]] std::optional<Room> come(Guest& guest, std::uint32_t multiprocessors, bool shares,
                                          const std::function<bool()>& given_up = nullptr);
-  /// It was told to leave, or was not launched. From here on nobody asks it.
+  /// It was told to leave, or was not launched. From here on nobody asks it, and it counts until it has_left().
   void leave(Guest& guest) noexcept;
+  /// It is no more, and nobody is asked for it.
+  void forget(Guest& guest) noexcept;
 
   /// While one lives, there may be launches that one free multiprocessor is not enough for, or not any one.
   enum class Needs {
@@ -95,6 +100,7 @@ class Residents {
     Guest* guest;
     std::uint32_t multiprocessors;
     bool shares;
+    bool leaves = false;  ///< it was told to
   };
   void ask_all_to_leave() const noexcept;  ///< with the lock
   [[nodiscard]] unsigned& demands(Needs needs) noexcept { return needs == Needs::share ? shares_ : clusters_; }

@@ -92,6 +92,7 @@ void Stay::launch(const ResidentKernel& kernel, gpumap_residence residence) {
 }
 
 std::shared_ptr<const void> Stay::end() noexcept {
+  gone_ = timeline_.due();
   residents_.leave(*this);
   asked_ = false;
   return std::exchange(owner_, nullptr);

@@ -52,6 +52,9 @@ class Stay final : private Residents::Guest {
  public:
   /// `watcher` is woken when is_over() may have changed. All three outlive it.
   Stay(const CudaContext& context, CudaTimeline& timeline, Watcher& watcher, const ResidentOptions& options);
+  ~Stay() { residents_.forget(*this); }
+  Stay(const Stay&) = delete;
+  Stay& operator=(const Stay&) = delete;
 
   [[nodiscard]] bool is_there() const noexcept { return owner_ != nullptr; }
   /// This kernel is there, in blocks as `grid` has them and as many as help.
@@ -78,6 +81,7 @@ class Stay final : private Residents::Guest {
 
  private:
   void ask_to_leave() noexcept override;
+  [[nodiscard]] bool has_left() const noexcept override { return timeline_.completed() >= gone_; }
   [[nodiscard]] std::uint32_t wanted(const Grid& grid) const noexcept;
   [[nodiscard]] std::uint32_t room_for(const ResidentKernel& kernel) const;
 
@@ -89,6 +93,7 @@ class Stay final : private Residents::Guest {
   const std::chrono::nanoseconds idle_, longest_;
   std::uint32_t multiprocessors_ = 0, max_blocks_ = 0;
   std::atomic<bool> asked_{false};      ///< to leave
+  std::atomic<std::uint64_t> gone_{0};  ///< the timeline's value when the last one that was told to has left
   std::shared_ptr<const void> owner_;   ///< of the kernel that is on the GPU; null: none
   Clock::time_point came_, idle_look_;  ///< when it came, and when it may be found idle
   std::array<std::uint32_t, 3> threads_{};

@@ -243,6 +243,13 @@ class Launched {
     });
     return queue_->submit();
   }
+  /// The same, behind other work of its stream, which goes on until `ends`.
+  Fence launch_behind(const std::atomic<bool>& ends) {
+    fake_cuda::of(stream_of(*queue_)).push([&ends] {
+      while (!ends) std::this_thread::yield();
+    });
+    return launch();
+  }
   [[nodiscard]] int began() const { return began_; }
 
  private:
@@ -271,7 +278,9 @@ TEST_F(ResidentOrder, HoldsNoMultiprocessorThatItWaitsFor) {
 class Notes final : public Residents::Guest {
  public:
   void ask_to_leave() noexcept override { ++asked; }
+  [[nodiscard]] bool has_left() const noexcept override { return left; }
   int asked = 0;
+  bool left = true;
 };
 
 // One free multiprocessor is not enough for all that may be launched: who needs certain ones, or several, is not waited
@@ -316,6 +325,30 @@ TEST(ResidentsTest, MakesRoomForSharesAndClusters) {
   EXPECT_EQ(Room::free, residents.come(other, 11, false));
   residents.leave(other);
   EXPECT_EQ(Room::crowded, residents.come(other, 12, false));
+}
+
+// One that was told to leave may wait on the GPU yet. Nobody asks it again, and its guest's next kernel comes behind
+// it.
+TEST(ResidentsTest, CountsThoseThatAreStillToLeave) {
+  Residents residents(132);
+  Notes one, other;
+  using Room = Residents::Room;
+  EXPECT_EQ(Room::free, residents.come(one, 70, false));
+  one.left = false;
+  residents.leave(one);
+  EXPECT_EQ(Room::crowded, residents.come(other, 70, false));
+  EXPECT_EQ(one.asked, 0);
+  residents.leave(other);
+  EXPECT_EQ(Room::free, residents.come(one, 131, false));
+  residents.leave(one);
+  EXPECT_EQ(Room::crowded, residents.come(other, 1, false));
+  residents.leave(other);
+  one.left = true;
+  EXPECT_EQ(Room::free, residents.come(other, 131, false));
+  residents.leave(other);
+  other.left = false;
+  residents.forget(other);
+  EXPECT_EQ(Room::free, residents.come(one, 131, false));
 }
 
 // One without a share, before what is launched on a share: that needs multiprocessors that it stands on, and begins
@@ -366,6 +399,27 @@ TEST_F(ResidentOrder, LeavesAMultiprocessorForWhatIsLaunched) {
     expected.insert(expected.end(), {2 * n, 2 * n + 1});
   }
   EXPECT_EQ(order(), expected);
+}
+
+// The first two are asked to leave when the third comes, and still wait where they are, for what is launched: a fourth
+// must not take the multiprocessor that this needs.
+TEST_F(ResidentOrder, LeavesAMultiprocessorWhereOthersAreStillToLeave) {
+  const MadeUpKernel kernels[] = {MadeUpKernel(body()), MadeUpKernel(body()), MadeUpKernel(body()),
+                                  MadeUpKernel(body())};
+  Launched launched(device_);
+  const std::unique_ptr<Queue> queues[] = {queue(2), queue(2), queue(2), queue(2)};
+  std::atomic<bool> ends{false};
+  Fence last = launched.launch_behind(ends);
+  for (std::uint64_t n = 0; n < 4; ++n) {
+    EXPECT_EQ(queues[n]->wait(last, never), WaitResult::ready);
+    put(*queues[n], kernels[n], n);
+    last = queues[n]->submit();
+    std::this_thread::sleep_for(20ms);  // those that were asked are told
+  }
+  ends = true;
+  ASSERT_TRUE(done(last));
+  EXPECT_EQ(launched.began(), 1);
+  EXPECT_EQ(order(), (std::vector<std::uint64_t>{0, 1, 2, 3}));
 }
 
 // The driver may answer nobody while one of its calls waits for an empty GPU. Who waits for a slot asks it.
