@@ -41,6 +41,15 @@ void Residents::ask_all_to_leave() const noexcept {
   }
 }
 
+std::vector<Fence> Residents::waits_of_others(const Guest& guest) const {
+  std::vector<Fence> made;
+  const std::lock_guard lock(mutex_);
+  for (const Present& one : present_) {
+    if (one.guest != &guest) made.push_back(one.guest->waits());
+  }
+  return made;
+}
+
 void Residents::leave(Guest& guest) noexcept {
   const std::lock_guard lock(mutex_);
   for (Present& one : present_) one.leaves = one.leaves || one.guest == &guest;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "device/cuda_driver.hpp"
+#include "gpumap/fence.hpp"
 
 namespace gpumap {
 
@@ -23,8 +24,10 @@ class Residents {
   class Guest {
    public:
     /// As soon as what was asked of it is done, and before anything that is asked of it from now on. It may only take
-    /// note here, and call nothing of this class.
+    /// note here, and call nothing of this class. It begins no wait on the GPU any more until it has come again.
     virtual void ask_to_leave() noexcept = 0;
+    /// Until then its kernels may wait on the GPU. Likewise.
+    [[nodiscard]] virtual Fence waits() const = 0;
     /// All that was told to leave has left the GPU. Likewise.
     [[nodiscard]] virtual bool has_left() const noexcept = 0;
 
@@ -47,6 +50,9 @@ class Residents {
   /// leave. Empty, and it does not come, where the wait is `given_up`.
   [[nodiscard]] std::optional<Room> come(Guest& guest, std::uint32_t multiprocessors, bool shares,
                                          const std::function<bool()>& given_up = nullptr);
+  /// For a kernel that came crowded: where those that were there before may wait on the GPU. It is to begin behind
+  /// that, for the first of its blocks may take the last multiprocessor, and wait for the rest.
+  [[nodiscard]] std::vector<Fence> waits_of_others(const Guest& guest) const;
   /// It was told to leave, or was not launched. From here on nobody asks it, and it counts until it has_left().
   void leave(Guest& guest) noexcept;
   /// It is no more, and nobody is asked for it.
@@ -107,7 +113,7 @@ class Residents {
 
   const std::uint32_t multiprocessors_;
   const bool watched_;  ///< by compute-sanitizer
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Present> present_;
   unsigned absences_ = 0;

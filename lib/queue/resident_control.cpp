@@ -23,16 +23,17 @@ std::uint64_t product(const std::array<std::uint32_t, 3>& numbers) noexcept {
 
 }  // namespace
 
-Stay::Stay(const CudaContext& context, CudaTimeline& timeline, Watcher& watcher, const ResidentOptions& options)
+Stay::Stay(const CudaContext& context, std::shared_ptr<CudaTimeline> timeline, Watcher& watcher,
+           const ResidentOptions& options)
     : context_(context),
-      timeline_(timeline),
+      timeline_(std::move(timeline)),
       watcher_(watcher),
       residents_(context.residents()),
       limited_(context.attribute(CU_DEVICE_ATTRIBUTE_KERNEL_EXEC_TIMEOUT) != 0),
       idle_(options.idle),
       longest_(limited_ ? std::min<std::chrono::nanoseconds>(options.stay, longest_with_time_limit) : options.stay) {
-  const bool shares = timeline_.multiprocessors() != 0;
-  multiprocessors_ = shares ? timeline_.multiprocessors()
+  const bool shares = timeline_->multiprocessors() != 0;
+  multiprocessors_ = shares ? timeline_->multiprocessors()
                             : static_cast<std::uint32_t>(context_.attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
   max_blocks_ = options.blocks != 0 ? options.blocks
                 : shares            ? multiprocessors_
@@ -58,7 +59,7 @@ void Stay::prepare(const ResidentKernel& kernel, const Grid& grid, const std::fu
   room_ = room_for(kernel);
   blocks_ = std::min(wanted(grid), room_);
   const auto found =
-      residents_.come(*this, std::min(blocks_, multiprocessors_), timeline_.multiprocessors() != 0, given_up);
+      residents_.come(*this, std::min(blocks_, multiprocessors_), timeline_->multiprocessors() != 0, given_up);
   if (!found) throw QueueCancelled();
   found_ = *found;
 }
@@ -79,11 +80,11 @@ void Stay::launch(const ResidentKernel& kernel, gpumap_residence residence) {
   const std::string what = fmt::format("launching kernel {} to stay, in {} blocks of {}x{}x{} threads", kernel.name(),
                                        blocks_, threads_[0], threads_[1], threads_[2]);
   for (const std::uint64_t word : {residence.parts, residence.go}) {
-    context_.check(driver.cuMemsetD32Async(word, 0, 2, timeline_.stream()), what);
+    context_.check(driver.cuMemsetD32Async(word, 0, 2, timeline_->stream()), what);
   }
   void* arguments[] = {&residence};
   context_.check(driver.cuLaunchKernel(kernel.resident_function(), blocks_, 1, 1, threads_[0], threads_[1], threads_[2],
-                                       kernel.shared_bytes(), timeline_.stream(), arguments, nullptr),
+                                       kernel.shared_bytes(), timeline_->stream(), arguments, nullptr),
                  what);
   owner_ = kernel.owner();
   came_ = Clock::now();
@@ -92,21 +93,35 @@ void Stay::launch(const ResidentKernel& kernel, gpumap_residence residence) {
 }
 
 std::shared_ptr<const void> Stay::end() noexcept {
-  gone_ = timeline_.due();
+  gone_ = timeline_->due();
   residents_.leave(*this);
   asked_ = false;
   return std::exchange(owner_, nullptr);
 }
 
 void Stay::ask_to_leave() noexcept {
-  asked_ = true;
+  {
+    const std::lock_guard lock(waits_mutex_);
+    asked_ = true;
+  }
   watcher_.wake();
+}
+
+bool Stay::waits_until(std::uint64_t value) {
+  const std::lock_guard lock(waits_mutex_);
+  if (!asked_) waits_ = value;
+  return !asked_;
+}
+
+Fence Stay::waits() const {
+  const std::lock_guard lock(waits_mutex_);
+  return {timeline_, waits_};
 }
 
 bool Stay::is_over(Clock::time_point now, std::uint64_t posted) {
   bool idle = false;
   if (is_there() && now >= idle_look_) {
-    idle = !std::exchange(used_, false) && timeline_.completed() == posted;
+    idle = !std::exchange(used_, false) && timeline_->completed() == posted;
     idle_look_ = now + idle_;
   }
   return asked_ || idle || now - came_ >= longest_;

@@ -11,6 +11,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "device/cuda_timeline.hpp"
 #include "device/resident_registry.hpp"
@@ -50,8 +51,9 @@ class Watcher {
 /// Thread safety: one thread at a time.
 class Stay final : private Residents::Guest {
  public:
-  /// `watcher` is woken when is_over() may have changed. All three outlive it.
-  Stay(const CudaContext& context, CudaTimeline& timeline, Watcher& watcher, const ResidentOptions& options);
+  /// `watcher` is woken when is_over() may have changed. It and the context outlive this.
+  Stay(const CudaContext& context, std::shared_ptr<CudaTimeline> timeline, Watcher& watcher,
+       const ResidentOptions& options);
   ~Stay() { residents_.forget(*this); }
   Stay(const Stay&) = delete;
   Stay& operator=(const Stay&) = delete;
@@ -71,6 +73,10 @@ class Stay final : private Residents::Guest {
   /// Others have to run just where it is: it leaves behind each submission.
   [[nodiscard]] bool is_demanded() const noexcept { return found_ == Residents::Room::demanded; }
   [[nodiscard]] bool is_asked_to_leave() const noexcept { return asked_; }
+  /// What waits on the GPU is posted next, up to `value` of its timeline. False: it was asked to leave, and may not.
+  [[nodiscard]] bool waits_until(std::uint64_t value);
+  /// Of one that is_crowded(): what it is to be launched behind.
+  [[nodiscard]] std::vector<Fence> waits_of_others() const { return residents_.waits_of_others(*this); }
   void note_use() noexcept { used_ = true; }
   /// Idle or there for long enough, or asked to leave. `posted`: its timeline's value when nothing is left to do.
   [[nodiscard]] bool is_over(Clock::time_point now, std::uint64_t posted);
@@ -81,17 +87,20 @@ class Stay final : private Residents::Guest {
 
  private:
   void ask_to_leave() noexcept override;
-  [[nodiscard]] bool has_left() const noexcept override { return timeline_.completed() >= gone_; }
+  [[nodiscard]] Fence waits() const override;
+  [[nodiscard]] bool has_left() const noexcept override { return timeline_->completed() >= gone_; }
   [[nodiscard]] std::uint32_t wanted(const Grid& grid) const noexcept;
   [[nodiscard]] std::uint32_t room_for(const ResidentKernel& kernel) const;
 
   const CudaContext& context_;
-  CudaTimeline& timeline_;
+  const std::shared_ptr<CudaTimeline> timeline_;
   Watcher& watcher_;
   Residents& residents_;
   const bool limited_;  ///< the GPU limits the time of kernels
   const std::chrono::nanoseconds idle_, longest_;
   std::uint32_t multiprocessors_ = 0, max_blocks_ = 0;
+  mutable std::mutex waits_mutex_;      ///< between who asks it to leave and a wait that begins
+  std::uint64_t waits_ = 0;             ///< value of the timeline until which it may wait on the GPU
   std::atomic<bool> asked_{false};      ///< to leave
   std::atomic<std::uint64_t> gone_{0};  ///< the timeline's value when the last one that was told to has left
   std::shared_ptr<const void> owner_;   ///< of the kernel that is on the GPU; null: none

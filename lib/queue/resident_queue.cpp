@@ -142,7 +142,7 @@ class ResidentQueue final : public Queue {
         options_(options),
         timeline_(create_cuda_timeline(device_, options.cuda)),
         turns_(*device_),
-        stay_(context_, *timeline_, watcher_, options),
+        stay_(context_, timeline_, watcher_, options),
         watcher_([this] { return look(); }) {
     doorbell_ = turns_.doorbell();
     if (const std::string limit = stay_.time_limit(); !limit.empty()) doorbell_ += "; " + limit;
@@ -229,6 +229,7 @@ class ResidentQueue final : public Queue {
     const bool has_room = find_room();
     const std::lock_guard lock(mutex_);
     leave_if_needed();
+    if (has_room && stay_.is_there() && !may_wait()) leave();
     if (!awaited_.empty() && stay_.is_there()) {
       gpumap_turn nothing = turn_of(GPUMAP_TURN_COPY);
       // Else they stay for the next turn. Who gave up the frame is told until when what was asked for runs.
@@ -318,14 +319,20 @@ class ResidentQueue final : public Queue {
   /// `kernel` is on the GPU, in blocks as `grid` has them and as many as help.
   void come(const ResidentKernel& kernel, const Grid& grid) {
     leave_if_needed();
-    if (stay_.serves(kernel, grid)) return;
+    if (!stay_.serves(kernel, grid)) come_anew(kernel, grid, false);
+    // What it comes behind the second time has not to be waited for any more: a turn less, for the one that leaves.
+    if (!may_wait()) come_anew(kernel, grid, true);
+  }
+  /// What is waited for is waited for before it, if it comes crowded, and `by_stream` always.
+  void come_anew(const ResidentKernel& kernel, const Grid& grid, bool by_stream) {
     leave();
     try {
       stay_.prepare(kernel, grid, [this] { return is_given_up(); });
-      if (stay_.is_crowded()) {
+      if (by_stream || stay_.is_crowded()) {
         const CudaContext::Scope scope(context_);
         wait_on_stream();
       }
+      if (stay_.is_crowded()) come_behind_others();
       stay_.launch(kernel, turns_.residence(posted_, timeline_->word()));
     } catch (...) {
       stay_.end();
@@ -333,6 +340,18 @@ class ResidentQueue final : public Queue {
     }
     stream_used_ = false;  // what was there comes before the kernel
   }
+
+  /// So that no block of it stands where one is to run that they wait for.
+  void come_behind_others() {
+    const CudaContext::Scope scope(context_);
+    for (const Fence& waits : stay_.waits_of_others()) {
+      const auto timeline = std::static_pointer_cast<CudaTimeline>(waits.timeline());
+      keep(timeline, posted_ + 1);  // also one that has ended: it is not to go while the lock is held
+      if (!waits.signalled()) timeline->make_wait(timeline_->stream(), waits.value());
+    }
+  }
+  /// The next turn may wait on the GPU for what is to be waited for. It is posted at once.
+  [[nodiscard]] bool may_wait() { return awaited_.empty() || stay_.waits_until(posted_ + awaited_.size()); }
 
   /// The GPU is for others, once what was asked for is done.
   void leave() {
@@ -350,6 +369,7 @@ class ResidentQueue final : public Queue {
     make_room();
     const std::lock_guard lock(mutex_);
     leave_if_needed();
+    if (stay_.is_there() && !may_wait()) leave();
     if (stay_.is_there()) {
       gpumap_turn turn = turn_of(kind);
       turn.to = to;

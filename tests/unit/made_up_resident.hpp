@@ -47,6 +47,13 @@ inline void wait_for(std::uint64_t address, std::uint64_t value) {
   while (seen(address) < value) std::this_thread::yield();
 }
 
+/// Each takes one block.
+inline void take_multiprocessor() {
+  for (int now = held;; std::this_thread::yield(), now = held) {
+    if (now < multiprocessors && held.compare_exchange_strong(now, now + 1)) return;
+  }
+}
+
 /// One block of lib/kernel/resident/resident.h.
 inline void stay(const Body& body, gpumap_residence residence, std::uint64_t self, std::uint64_t blocks) {
   gpumap_turn turn{};
@@ -111,13 +118,15 @@ class ResidentQueueTest : public ::testing::Test {
       blocks_there = static_cast<int>(blocks);
       fake_cuda::of(stream).push([=] {
         ++present;
-        held += static_cast<int>(blocks);
         std::vector<std::thread> threads;
         for (unsigned self = 0; self < blocks; ++self) {
-          threads.emplace_back([=] { stay(*reinterpret_cast<const Body*>(function), residence, self, blocks); });
+          threads.emplace_back([=] {
+            take_multiprocessor();
+            stay(*reinterpret_cast<const Body*>(function), residence, self, blocks);
+            --held;
+          });
         }
         for (std::thread& thread : threads) thread.join();
-        held -= static_cast<int>(blocks);
         --present;
       });
       return CUDA_SUCCESS;

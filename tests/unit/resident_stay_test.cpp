@@ -278,6 +278,7 @@ TEST_F(ResidentOrder, HoldsNoMultiprocessorThatItWaitsFor) {
 class Notes final : public Residents::Guest {
  public:
   void ask_to_leave() noexcept override { ++asked; }
+  [[nodiscard]] Fence waits() const override { return {}; }
   [[nodiscard]] bool has_left() const noexcept override { return left; }
   int asked = 0;
   bool left = true;
@@ -420,6 +421,56 @@ TEST_F(ResidentOrder, LeavesAMultiprocessorWhereOthersAreStillToLeave) {
   ASSERT_TRUE(done(last));
   EXPECT_EQ(launched.began(), 1);
   EXPECT_EQ(order(), (std::vector<std::uint64_t>{0, 1, 2, 3}));
+}
+
+// Nor one of another pipeline, for which there is room for some of its blocks only: these would wait for the rest.
+TEST_F(ResidentOrder, ComesBehindWhatOthersWaitForWhereThereIsNoRoom) {
+  const MadeUpKernel kernels[] = {MadeUpKernel(body()), MadeUpKernel(body()), MadeUpKernel(body())};
+  Launched launched(device_);
+  const std::unique_ptr<Queue> queues[] = {queue(2), queue(2), queue(2)};
+  std::atomic<bool> ends{false};
+  Fence last = launched.launch_behind(ends);
+  for (std::uint64_t n = 0; n < 2; ++n) {
+    EXPECT_EQ(queues[n]->wait(last, never), WaitResult::ready);
+    put(*queues[n], kernels[n], n);
+    last = queues[n]->submit();
+  }
+  put(*queues[2], kernels[2], 2);
+  const Fence other = queues[2]->submit();
+  std::this_thread::sleep_for(20ms);  // what of it has room begins
+  ends = true;
+  ASSERT_TRUE(done(last));
+  ASSERT_TRUE(done(other));
+  EXPECT_EQ(launched.began(), 1);
+}
+
+// From then on it waits for nothing on the GPU: it leaves, and what it is to wait for comes before the next one.
+TEST_F(ResidentOrder, DoesNotWaitWhereItIsAskedToLeaveAsItComes) {
+  static decltype(cuda::Driver::cuLaunchKernel) launch = nullptr;
+  static Residents* residents = nullptr;
+  cuda::Driver& table = fake_cuda::table();
+  launch = table.cuLaunchKernel;
+  residents = &device_->cuda()->residents();
+  table.cuLaunchKernel = [](CUfunction function, unsigned x, unsigned y, unsigned z, unsigned threads_x,
+                            unsigned threads_y, unsigned threads_z, unsigned shared_bytes, CUstream stream,
+                            void** arguments, void** extra) {
+    if (launches == 0) const Residents::Absence asks(*residents);
+    return launch(function, x, y, z, threads_x, threads_y, threads_z, shared_bytes, stream, arguments, extra);
+  };
+  const MadeUpKernel kernel(body());
+  Launched launched(device_);
+  const auto resident = queue(2);
+  std::atomic<bool> ends{false};
+  EXPECT_EQ(resident->wait(launched.launch_behind(ends), never), WaitResult::ready);
+  put(*resident, kernel, 0);
+  const Fence last = resident->submit();
+  for (const Deadline end = Clock::now() + patience; present != 0 && Clock::now() < end;) std::this_thread::yield();
+  EXPECT_EQ(present, 0) << "the second one has not begun";
+  EXPECT_FALSE(last.signalled());
+  ends = true;
+  ASSERT_TRUE(done(last));
+  EXPECT_EQ(launches, 2);
+  EXPECT_EQ(order(), (std::vector<std::uint64_t>{0}));
 }
 
 // The driver may answer nobody while one of its calls waits for an empty GPU. Who waits for a slot asks it.
