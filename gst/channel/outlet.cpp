@@ -265,6 +265,19 @@ void Outlet::take_turn() {
   } catch (const std::exception& error) {
     give_up(error);
   }
+  tell_if_starved();
+}
+
+void Outlet::tell_if_starved() {
+  const auto server = told_starved_ ? nullptr : this->server();
+  if (!server || server->counters().starved == 0) return;
+  told_starved_ = true;
+  post_warning(sink_, FiguredError(Error(ErrorCode::no_resources,
+                                         fmt::format("a client waits at socket-path {}: this process has no descriptor "
+                                                     "left to let it in",
+                                                     printable(server->path())),
+                                         "raise its limit on open files (ulimit -n), or close some"),
+                                   {{"socket-path", server->path()}}));
 }
 
 /// Posts the error, once. Later frames are dropped.

@@ -80,6 +80,7 @@ class Outlet {
   void tell_of_gone(const LinkClient& client, const char* reason);
   void tell_of_all(const char* reason);
   void tell_of_lost_end();
+  void tell_if_starved();
 
   // Under step_.
   [[nodiscard]] bool has_waiting() const noexcept;
@@ -117,6 +118,7 @@ class Outlet {
   GstClockTime ended_base_ = GST_CLOCK_TIME_NONE;  ///< the base time that the last flush ended
   Deadline next_look_{};                           ///< when watch_time() looks again at an unchanged time
   bool failed_ = false;
+  bool told_starved_ = false;   ///< the server's thread alone
   std::exception_ptr failure_;  ///< met in the sink's thread, for the server's to tell
   std::atomic<guint>& clients_;
   std::atomic<bool> stopping_{false};

@@ -113,6 +113,7 @@ void LinkServer::State::serve() {
     decltype(earlier) over;  // their end takes a while
     {
       const std::lock_guard lock(mutex);
+      if (starved) ++counters.starved;
       collect(ready == 0);
       if (waiting.load() > 0 || takes_times()) {
         // Once more, so that no slot that comes back between the look and the request is missed.

@@ -2,7 +2,10 @@
 // The socket of a gpumapsink is there from PAUSED on: what is wrong with its path is an error of the change of state,
 // and who comes before the first frame waits for it.
 #include <gmock/gmock.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -12,6 +15,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "link_sides.hpp"
 #include "test_helpers.hpp"
@@ -35,6 +39,34 @@ struct LinkPaths : LinkSides {
     return trouble;
   }
 };
+
+TEST_F(LinkPaths, AClientThatNoDescriptorIsLeftForIsToldOf) {
+  if (sanitized) GTEST_SKIP() << "a sanitizer's run time needs descriptors itself";
+  Pipeline producer(from_appsrc());
+  start(producer);
+  push_frame(producer, 0);
+  ASSERT_TRUE(handed_on(1));
+  EXPECT_EQ(producer.wait(0ms), "timeout");
+  rlimit before{};
+  getrlimit(RLIMIT_NOFILE, &before);
+  rlimit few = before;
+  few.rlim_cur = 512;
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+  std::vector<int> taken{::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)};
+  for (int one = dup(0); one >= 0; one = dup(0)) taken.push_back(one);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  path.copy(address.sun_path, sizeof address.sun_path - 1);
+  EXPECT_EQ(connect(taken[0], reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  EXPECT_TRUE(eventually([&] {
+    (void)producer.wait(0ms);
+    return !producer.warnings().empty();
+  }));
+  for (const int one : taken) close(one);
+  setrlimit(RLIMIT_NOFILE, &before);
+  EXPECT_THAT(producer.warnings(),
+              testing::ElementsAre(testing::AllOf(HasSubstr("a client waits"), HasSubstr(path), HasSubstr("ulimit"))));
+}
 
 TEST_F(LinkPaths, WhatIsWrongWithAPathIsToldInPaused) {
   EXPECT_THAT(trouble_at(folder.path() / "none" / "link"), HasSubstr("No such file"));

@@ -88,6 +88,7 @@ TEST(LinkLimits, NoDescriptorLeftIsWaitedForInSleep) {
     // Those who are there go on.
     ASSERT_EQ(served.send(7), RingStatus::ok);
     EXPECT_EQ(next_of(*first), "7");
+    EXPECT_GT(served.server->counters().starved, 0U);
   }
   waiting->join();
   EXPECT_TRUE(comes_true([&] { return served.server->clients().size() == 2; }));

@@ -128,6 +128,7 @@ struct LinkCounters {
   std::uint64_t observed = 0;           ///< reports made; several observers at once may get the same
   std::uint64_t wakes = 0;              ///< clients woken by a system call
   std::int64_t longest_reclaim_ns = 0;  ///< from hearing that a client is gone to its last slot being free
+  std::uint64_t starved = 0;            ///< looks at which one waited whom no descriptor of this process is left for
 };
 
 /// The producer's side. It is the consumer of its ring: nobody else may receive() from it.
