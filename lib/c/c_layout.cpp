@@ -294,6 +294,14 @@ bool is_picture(std::uint32_t format) noexcept {
 
 void check_layout(const gpumap_layout& layout, std::uint64_t bytes) {
   if (!is_picture(layout.format)) {
+    // Where the first one begins would be believed.
+    if (layout.planes != 0 && (layout.format == GPUMAP_FORMAT_BYTES || sample_bits(layout.format) != 0)) {
+      throw Error(
+          ErrorCode::invalid,
+          fmt::format("a layout of format {} in {} planes: bytes and samples have none: leave planes 0, and say "
+                      "where a kernel's input begins by offset of gpumap_run_options",
+                      layout.format, layout.planes));
+    }
     if (layout.format == GPUMAP_FORMAT_BYTES) return;
     if (std::uint64_t{sample_bits(layout.format)} * layout.channels % CHAR_BIT == 0 &&
         sample_bits(layout.format) != 0 && layout.channels != 0) {

@@ -554,6 +554,33 @@ TEST_F(CKernel, AnInputLineIsCheckedAgainstTheLayout) {
   EXPECT_OK(gpumap_memory_free(input));
 }
 
+// An address that lies anywhere would be read.
+TEST_F(CKernel, SamplesAndBytesHaveNoPlanes) {
+  gpumap_memory input = this->memory(1001);
+  gpumap_kernel samples = builtin("iq-to-f32");
+  for (const std::uint32_t format : {GPUMAP_FORMAT_BYTES, GPUMAP_FORMAT_F32}) {
+    auto layout = GPUMAP_INIT(gpumap_layout);
+    layout.format = format;
+    layout.channels = 2;
+    layout.rate = 48000;
+    layout.planes = 1;
+    layout.offset[0] = std::uint64_t{1} << 40;
+    auto run = GPUMAP_INIT(gpumap_run_options);
+    run.memory = input;
+    run.layout = &layout;
+    gpumap_memory output = nullptr;
+    expect_error(gpumap_kernel_run(samples, &run, &output), GPUMAP_ERROR_INVALID, "leave planes 0");
+    gpumap_layout planeless = layout;
+    planeless.format = GPUMAP_FORMAT_F32;
+    planeless.planes = 0;
+    run.layout = &planeless;
+    run.out = &layout;
+    expect_error(gpumap_kernel_run(samples, &run, &output), GPUMAP_ERROR_INVALID, "leave planes 0");
+  }
+  EXPECT_OK(gpumap_kernel_close(samples));
+  EXPECT_OK(gpumap_memory_free(input));
+}
+
 TEST_F(CKernel, ABuiltInRefusesWhatItDoesNotTake) {
   const auto layout_of = [](std::uint32_t format) {
     auto layout = GPUMAP_INIT(gpumap_layout);
