@@ -471,6 +471,8 @@ TEST_P(RadioTest, DemodulatorsTellWhatIsWrong) {
   EXPECT_THAT(refusal("fm", "rate=48000", 96000), HasSubstr("deviation=75000 does not fit"));
   EXPECT_THAT(refusal("fm", "rate=48000,deemphasis=-1", 240000), HasSubstr("deemphasis=-1"));
   EXPECT_THAT(refusal("fm", "rate=48000,deviation=0", 240000), HasSubstr("deviation=0"));
+  EXPECT_THAT(refusal("fm", "rate=48000,deviation=1e-300", 240000),
+              HasSubstr("deviation=1e-300 is less than 0.001 Hz"));
   EXPECT_THAT(refusal("fm", "rate=47999", 2400000), HasSubstr("put ddc before it"));
   EXPECT_THAT(refusal("am", "rate=12000,lowest=0", 48000), HasSubstr("lowest=0"));
   EXPECT_THAT(refusal("ssb", "rate=12000,lowest=3000", 48000), HasSubstr("is not above lowest"));

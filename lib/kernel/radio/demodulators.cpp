@@ -23,6 +23,8 @@ namespace {
 constexpr double attenuation = 70.0;  // dB, of what is outside the sound's band
 constexpr double max_filter_taps = 1048576.0;
 constexpr double max_phase_taps = 65536.0;
+// In Hz: a level is no float32 any more where it is far less.
+constexpr double least_deviation = 0.001;
 // De-emphasis is followed for so many of its time constants: e^-16 is the last bit of float32.
 constexpr double time_constants = 16.0;
 // What a launch does at most, as in ddc.
@@ -143,8 +145,9 @@ class Demodulator final : public Program {
       made.deemphasis = values[2];
       made.highest = values[3];
       made.around128 = values[4] != 0.0;
-      if (!(made.deviation > 0.0))
-        refuse("deviation={} is not above 0: give hertz, 75000 for broadcast", made.deviation);
+      if (!(made.deviation >= least_deviation)) {
+        refuse("deviation={} is less than {} Hz: give hertz, 75000 for broadcast", made.deviation, least_deviation);
+      }
       if (!(made.deemphasis >= 0.0 && made.deemphasis <= 1000.0)) {
         refuse("deemphasis={} is not between 0 and 1000 us: give 50, 75 in America, 0 for none", made.deemphasis);
       }
