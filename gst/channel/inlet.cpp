@@ -371,8 +371,11 @@ void Inlet::read(std::span<const std::byte> text) {
       flushing_ = true;
       flush(event);
       return;
-    case GST_EVENT_FLUSH_STOP:
+    case GST_EVENT_FLUSH_STOP: {
       ended_ = false;
+      gboolean resets = FALSE;
+      gst_event_parse_flush_stop(event, &resets);
+      if (resets != 0) rate_changed_ = false;
       // Without a FLUSH_START before it, it may have to wait for what follows the src.
       if (std::exchange(flushing_, false)) {
         flush(event);
@@ -380,6 +383,7 @@ void Inlet::read(std::span<const std::byte> text) {
         channel_->flush(event);
       }
       return;
+    }
     case GST_EVENT_LATENCY:  // the producer's pipeline has another latency: this pipeline queries it again
       gst_event_unref(event);
       gst_element_post_message(src_, gst_message_new_latency(GST_OBJECT_CAST(src_)));
@@ -394,9 +398,12 @@ void Inlet::read(std::span<const std::byte> text) {
       gst_message_unref(message);
       break;
     }
-    case GST_EVENT_INSTANT_RATE_CHANGE:
-      rate_changed_ = true;
+    case GST_EVENT_INSTANT_RATE_CHANGE: {
+      gdouble rate = 1;
+      gst_event_parse_instant_rate_change(event, &rate, nullptr);
+      rate_changed_ = rate != 1;
       break;
+    }
     case GST_EVENT_EOS:
       ended_ = true;
       break;
