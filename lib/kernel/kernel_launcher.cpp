@@ -512,6 +512,7 @@ FrameOutput KernelLauncher::gather(const FrameInput& in, std::size_t rest) {
     return {};
   }
   rest_bytes_ = rest;
+  rest_gap_ = rest_gap_ || in.gap;
   Fence done = queue_->submit();
   if (in.holder != nullptr) in.holder->add_read_fence(done);
   FrameOutput made;
@@ -599,6 +600,7 @@ FrameOutput KernelLauncher::launch_on(const FrameInput& in, const FrameTarget& t
     job.rest = rest;
   }
   if (!make_room(job)) return {};
+  if (std::exchange(rest_gap_, false)) job.in.gap = true;
 
   try {
     show(job);

@@ -224,6 +224,42 @@ TEST_P(KernelLauncherTest, SamplesGoOnFromFrameToFrame) {
   }
 }
 
+// A frame in which no sample ends does not reach the kernel: the next one that does comes behind the hole.
+TEST_P(KernelLauncherTest, AHoleBeforePartOfASampleIsTold) {
+  const auto kernel = launcher("// gpumap: history 2\n// gpumap: results flags=u64,past=u64\n",
+                               "  gpumap_u64* result = (gpumap_u64*)frame.result;"
+                               "  if (i == 0) { result[0] = frame.flags; result[1] = frame.past_count; }",
+                               "  if (i == 0ul) { store_u64(frame.result, uint64_t(frame.flags));"
+                               "  store_u64(frame.result + 8ul, uint64_t(frame.past_count)); }");
+  FrameLayout layout;
+  layout.view.format = GPUMAP_FORMAT_S16;
+  layout.view.channels = 3;
+  layout.view.rate = 48000;
+  layout.bytes_per_sample = 6;
+  kernel->set_stream(layout, layout);
+  struct Frame {
+    std::size_t bytes;
+    bool gap;
+    std::optional<std::pair<std::uint64_t, std::uint64_t>> told;  ///< flags, and frames before
+  };
+  const Frame frames[] = {{2, true, {}},  {10, false, {{GPUMAP_FRAME_GAP, 0}}}, {6, false, {{0, 1}}}, {3, true, {}},
+                          {2, false, {}}, {7, false, {{GPUMAP_FRAME_GAP, 0}}},  {6, false, {{0, 1}}}};
+  const auto from = memory_with(reference::random_bytes(12, 1));
+  for (const Frame& frame : frames) {
+    FrameInput in = input(*from, frame.bytes);
+    in.view = layout.view;
+    in.view.plane[0] = in.address;
+    in.view.bytes = frame.bytes;
+    in.gap = frame.gap;
+    ASSERT_EQ(kernel->launch(in, {}).outcome, frame.told ? Outcome::given : Outcome::remembered);
+    kernel->drain();
+    const auto words = kernel->next_result();
+    std::optional<std::pair<std::uint64_t, std::uint64_t>> told;
+    if (words) told.emplace((*words)[0], (*words)[1]);
+    EXPECT_EQ(told, frame.told);
+  }
+}
+
 // The kernel sees whole samples, and what goes on is each frame as it came.
 TEST_P(KernelLauncherTest, WhatIsUnchangedGoesOnWhole) {
   const auto kernel =

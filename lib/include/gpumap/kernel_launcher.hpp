@@ -353,6 +353,7 @@ class GPUMAP_API KernelLauncher {
   std::shared_ptr<BlockPool> device_pool_, host_pool_, packed_pool_, joined_pool_;
   std::unique_ptr<WorkMemory> rest_;  ///< the beginning of a sample, in which the last frame ended
   std::size_t rest_bytes_ = 0;
+  bool rest_gap_ = false;  ///< the kernel was not told yet of a hole before that
   std::string loop_risk_;
   bool ended_ = false, all_done_ = false;
   std::atomic<bool> cancelled_{false};
