@@ -407,6 +407,8 @@ TEST_F(CudaLaunchTest, AKernelThatDoesNotEndHoldsNobodyUp) {
 TEST_F(CudaLaunchTest, TheDemandOfAShareEndsWithItsQueue) {
   class Guest final : public Residents::Guest {
     void ask_to_leave() noexcept override {}
+    [[nodiscard]] Fence waits() const override { return {}; }
+    [[nodiscard]] bool has_left() const noexcept override { return true; }
   } guest;
   Residents& residents = device_->cuda()->residents();
   const fake_cuda::Kernel kernel([](const gpumap_frame&) {});
