@@ -242,8 +242,10 @@ void CudaContext::check(CUresult result, std::string_view what) const {
   health_->check();
   const char* text = nullptr;
   driver_.cuGetErrorString(result, &text);
-  throw Error(code_of(result), fmt::format("{}: CUDA failed when {}: {} ({})", gpu_name_, what,
-                                           text == nullptr ? "unknown error" : text, driver_.name(result)));
+  const std::string cause = fmt::format("{}: CUDA failed when {}: {} ({})", gpu_name_, what,
+                                        text == nullptr ? "unknown error" : text, driver_.name(result));
+  if (code_of(result) != ErrorCode::no_memory) throw Error(code_of(result), cause);
+  throw Error(ErrorCode::no_memory, cause, "free memory on the GPU: nvidia-smi tells which processes have it");
 }
 
 void CudaContext::download(CUdeviceptr from, void* to, std::size_t bytes) {
