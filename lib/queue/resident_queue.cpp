@@ -343,6 +343,7 @@ class ResidentQueue final : public Queue {
 
   /// So that no block of it stands where one is to run that they wait for.
   void come_behind_others() {
+    if (context_.stuck()) return;  // they may wait for ever
     const CudaContext::Scope scope(context_);
     for (const Fence& waits : stay_.waits_of_others()) {
       const auto timeline = std::static_pointer_cast<CudaTimeline>(waits.timeline());

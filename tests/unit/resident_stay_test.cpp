@@ -444,6 +444,26 @@ TEST_F(ResidentOrder, ComesBehindWhatOthersWaitForWhereThereIsNoRoom) {
   EXPECT_EQ(launched.began(), 1);
 }
 
+// What was given up may never end: who waits for that keeps no other one from coming.
+TEST_F(ResidentOrder, ComesBesideThoseThatWaitForWhatWasGivenUp) {
+  const MadeUpKernel kernels[] = {MadeUpKernel(body()), MadeUpKernel(body()), MadeUpKernel(body())};
+  Launched launched(device_);
+  const std::unique_ptr<Queue> queues[] = {queue(2), queue(2), queue(1, 10min, 20ms)};
+  std::atomic<bool> ends{false};
+  Fence last = launched.launch_behind(ends);
+  last.give_up("what the test launched");
+  for (std::uint64_t n = 0; n < 2; ++n) {
+    EXPECT_EQ(queues[n]->wait(last, never), WaitResult::ready);
+    put(*queues[n], kernels[n], n);
+    last = queues[n]->submit();
+  }
+  put(*queues[2], kernels[2], 2);
+  EXPECT_EQ(queues[2]->submit().wait_for(5s), WaitResult::ready);
+  EXPECT_EQ(order(), (std::vector<std::uint64_t>{2}));
+  ends = true;
+  ASSERT_TRUE(done(last));
+}
+
 // From then on it waits for nothing on the GPU: it leaves, and what it is to wait for comes before the next one.
 TEST_F(ResidentOrder, DoesNotWaitWhereItIsAskedToLeaveAsItComes) {
   static decltype(cuda::Driver::cuLaunchKernel) launch = nullptr;
