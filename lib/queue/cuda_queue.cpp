@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <deque>
 #include <optional>
 #include <string>
 #include <utility>
@@ -124,6 +126,7 @@ class CudaQueue final : public Queue {
     const CudaContext::Scope scope(context_);
     keep(timeline);
     timeline->make_wait(timeline_->stream(), fence.value());
+    ++commands_;
     dirty_ = true;
     return WaitResult::ready;
   }
@@ -136,6 +139,7 @@ class CudaQueue final : public Queue {
                               "twin",
                               kernel.name()));
     }
+    make_room();
     const CudaContext::Scope scope(context_);
     void* arguments[] = {const_cast<gpumap_frame*>(&frame)};  // which is read, before the call returns
     dirty_ = true;
@@ -158,6 +162,7 @@ class CudaQueue final : public Queue {
     const std::uint64_t source_address = cuda_address(source, "copy") + from_offset;
     const std::uint64_t target_address = cuda_address(target, "copy") + to_offset;
     if (bytes == 0) return;
+    make_room();
     const CudaContext::Scope scope(context_);
     context_.check(context_.driver().cuMemcpyAsync(target_address, source_address, bytes, timeline_->stream()),
                    "copying");
@@ -169,6 +174,7 @@ class CudaQueue final : public Queue {
     check_clear(target, offset, bytes);
     const std::uint64_t address = cuda_address(target, "clear");
     if (bytes == 0) return;
+    make_room();
     const CudaContext::Scope scope(context_);
     context_.check(context_.driver().cuMemsetD32Async(address + offset, 0, bytes / 4, timeline_->stream()), "clearing");
     dirty_ = true;
@@ -177,6 +183,7 @@ class CudaQueue final : public Queue {
   [[nodiscard]] std::shared_ptr<GpuSpan> begin_span() override {
     const CudaContext::Scope scope(context_);
     if (!spans_) spans_ = std::make_shared<CudaSpans>(device_);
+    ++commands_;
     return spans_->begin(timeline_->stream());
   }
 
@@ -184,21 +191,27 @@ class CudaQueue final : public Queue {
     if (!spans_) return Queue::end_span(span);  // none of its spans
     const CudaContext::Scope scope(context_);
     spans_->end(span, timeline_->stream());
+    ++commands_;
     dirty_ = true;
   }
 
   [[nodiscard]] std::string no_span_reason() const override { return spans_ ? spans_->reason() : std::string(); }
 
   [[nodiscard]] CUstream use_stream() noexcept {
+    ++commands_;
     dirty_ = true;
     return timeline_->stream();
   }
 
   void order_after(CUstream other) {
     cross(other, timeline_->stream());
+    ++commands_;
     dirty_ = true;
   }
-  void order_before(CUstream other) { cross(timeline_->stream(), other); }
+  void order_before(CUstream other) {
+    cross(timeline_->stream(), other);
+    ++commands_;
+  }
 
   [[nodiscard]] Fence submit() override {
     device_->check_alive();
@@ -206,12 +219,34 @@ class CudaQueue final : public Queue {
       const CudaContext::Scope scope(context_);
       timeline_->signal(submitted_ + 1);
       ++submitted_;
+      forget_ended();
+      pending_.push_back({.value = submitted_, .commands = commands_ + 1});
+      pending_commands_ += std::exchange(commands_, 0) + 1;
       dirty_ = false;
     }
     return {timeline_, submitted_};
   }
 
  private:
+  struct Submission {
+    std::uint64_t value;     ///< of the timeline, when it has ended
+    std::uint64_t commands;  ///< that were asked of the driver
+  };
+  void forget_ended() {
+    for (const std::uint64_t completed = timeline_->completed();
+         !pending_.empty() && pending_.front().value <= completed; pending_.pop_front()) {
+      pending_commands_ -= pending_.front().commands;
+    }
+  }
+  /// For a command. With some 1000 pending the driver itself waits, which nobody can end: with half of that this does.
+  void make_room() {
+    constexpr std::uint64_t most = 512;
+    if (pending_commands_ + ++commands_ <= most) return;
+    for (forget_ended(); pending_commands_ + commands_ > most && !pending_.empty(); forget_ended()) {
+      if (!waited_for({timeline_, pending_.front().value})) throw QueueCancelled();
+    }
+  }
+
   /// `later` goes on after what `earlier` has now. One event does for all: a wait is for its last record before.
   void cross(CUstream earlier, CUstream later) {
     device_->check_alive();
@@ -254,7 +289,10 @@ class CudaQueue final : public Queue {
   CUevent crossing_ = nullptr;        // likewise: from stream to stream
   std::string last_kernel_;           // its name
   std::uint64_t submitted_ = 0;
-  bool dirty_ = false;  // something was asked for since the last submit
+  std::deque<Submission> pending_;      // submissions that may not have ended, in order
+  std::uint64_t pending_commands_ = 0;  // of them
+  std::uint64_t commands_ = 0;          // since the last submit
+  bool dirty_ = false;                  // something was asked for since the last submit
 };
 
 }  // namespace

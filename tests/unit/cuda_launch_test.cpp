@@ -305,6 +305,34 @@ TEST_F(CudaLaunchTest, EachLaunchHasItsOwnFrameAndKernel) {
   }
 }
 
+// With some 1000 commands pending the driver waits by itself, for ever behind work that does not end.
+TEST_F(CudaLaunchTest, GivesUpBeforeTheDriverWaits) {
+  const fake_cuda::Kernel kernel([](const gpumap_frame&) {});
+  const auto queue = queue_of();
+  std::atomic<bool> cancel{false};
+  Fence waited;
+  queue->set_wait([&](const Fence& fence) {
+    waited = fence;
+    return fence.wait(cancel) == WaitResult::ready;
+  });
+  unsigned launched = 0;
+  Fence last;
+  const auto launch = [&] {
+    for (int frame = 0; frame < 1000; ++frame) {
+      for (int part = 0; part < 3; ++part, ++launched) queue->launch(kernel, {}, numbered(0));
+      last = queue->submit();
+    }
+  };
+  fake_cuda::stalled = cancel = true;
+  EXPECT_THROW(launch(), QueueCancelled);
+  EXPECT_GT(launched, 256U);
+  EXPECT_LT(launched, 750U) << "with a fence behind each three";
+  EXPECT_EQ(waited.value(), 1U) << "the oldest";
+  fake_cuda::stalled = cancel = false;
+  EXPECT_NO_THROW(launch());
+  EXPECT_EQ(last.wait_for(std::chrono::minutes(1)), WaitResult::ready);
+}
+
 TEST_F(CudaLaunchTest, CodeStaysLoadedWhileAGraphKnowsIt) {
   auto queue = queue_of();
   std::vector<std::weak_ptr<const void>> owners;

@@ -67,6 +67,7 @@ class GPUMAP_API Queue {
   /// with `cancelled` once `cancel` is set.
   virtual WaitResult wait(const Fence& fence, const std::atomic<bool>& cancel) = 0;
   /// Launch on one frame. `frame` is copied before this returns. The kernel's backend is this queue's: Error(invalid).
+  /// In CUDA this, copy() and clear() wait as set_wait() says where 512 commands are pending.
   virtual void launch(const Kernel& kernel, const Grid& grid, const gpumap_frame& frame) = 0;
   /// DMA between two mappings of this queue's device. Ranges checked: Error(invalid).
   virtual void copy(const Mapping& from, std::size_t from_offset, const Mapping& to, std::size_t to_offset,
@@ -91,8 +92,8 @@ class GPUMAP_API Queue {
   /// Tell later when the GPU worked on what is asked for from here to end_span(). Spans may overlap and may cross a
   /// submit(). Two small commands each, and nothing where it is not called; the first one of a device prepares and
   /// compares the clocks, which may take some ms. Null where there is no telling: no_span_reason() says why. Null too,
-  /// rather than a wait, while GpuSpan::max_per_queue spans of this queue are held unread (CUDA itself waits, here as
-  /// in launch(), with some 1000 commands pending). Throws as launch() does.
+  /// rather than a wait, while GpuSpan::max_per_queue spans of this queue are held unread (CUDA itself waits with some
+  /// 1000 commands pending). Throws as launch() does.
   [[nodiscard]] virtual std::shared_ptr<GpuSpan> begin_span() { return nullptr; }
   /// The span ends here; submit() hands this over too. Error(invalid) for a span of another queue or one that ended.
   virtual void end_span(GpuSpan& span);
