@@ -361,7 +361,7 @@ TEST_F(LaunchGpuTest, ALauncherLaunchesTheVersionThatStayed) {
     std::ofstream(settings.location)
         << "// gpumap: results " << names
         << "\n#include <gpumap/kernel.h>\nextern \"C\" __global__ void counts(gpumap_frame frame) {\n"
-           "  if (gpumap_thread() != 0) {\n  } else {\n"
+           "  if ((threadIdx.x | threadIdx.y | blockIdx.x | blockIdx.y) != 0) {\n  } else {\n"
            "    gpumap_u64* const words = reinterpret_cast<gpumap_u64*>(frame.result);\n"
            "    for (gpumap_u32 i = 0; i < frame.result_words; ++i) words[i] = "
         << number << " + i;\n  }\n}\n";
