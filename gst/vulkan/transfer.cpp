@@ -5,6 +5,8 @@
 
 #include <chrono>
 #include <cstring>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "gpumap/fence.hpp"
@@ -245,13 +247,13 @@ VulkanTransfer::~VulkanTransfer() {
   if (under_way_ && vulkan_->vkWaitForFences(on, 1, &fence_, VK_TRUE, 0) == VK_SUCCESS) under_way_.reset();
   if (under_way_) {  // it all stays
     for (auto& [mapping, kept] : windows_) {
-      (void)kept.second.release();
+      keep_for_good(std::shared_ptr<VulkanWindow>(std::move(kept.second)));
       keep_for_good(kept.first);
     }
-    (void)room_.release();
-    (void)vulkan_.release();
-    (void)site_.device.release();
-    (void)under_way_.release();
+    keep_for_good(std::shared_ptr<VulkanWindow>(std::move(room_)));
+    keep_for_good(std::shared_ptr<VulkanFunctions>(std::move(vulkan_)));
+    keep_for_good(std::shared_ptr<GstVulkanDevice>(std::move(site_.device)));
+    keep_for_good(std::shared_ptr<GstBuffer>(std::move(under_way_)));
     return;
   }
   vulkan_->vkDestroyFence(on, fence_, nullptr);
