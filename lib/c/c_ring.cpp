@@ -409,11 +409,12 @@ gpumap_status gpumap_slot_release(gpumap_slot slot, const gpumap_fence* until) {
     const Fence used = fence_of(*object->device, until);
     if (object->read) {
       if (!used.signalled()) object->read.add_read_fence(used);
-    } else if (object->write && used.wait_for(patience_of(longest_write_ns)) != WaitResult::ready) {
-      return GPUMAP_TIMEOUT;
+    } else if (object->write) {
+      if (used.wait_for(patience_of(longest_write_ns)) != WaitResult::ready) return GPUMAP_TIMEOUT;
+      object->write = {};  // here: a publish may wait for the lock
     }
-    // The lease ends with the last call that is under way: one that launches a kernel has yet to say until when it
-    // reads.
+    // A lease for reading ends with the last call that is under way: one that launches a kernel has yet to say until
+    // when it reads.
     static_cast<void>(close<SlotObject>(slot));
     return GPUMAP_OK;
   });

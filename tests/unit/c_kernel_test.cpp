@@ -350,6 +350,25 @@ TEST_F(CKernel, ASlotIsKeptForACallThatIsUnderWay) {
   EXPECT_OK(gpumap_kernel_close(kernel));
 }
 
+// What one thread gives back unpublished, another one that comes meanwhile does not publish.
+TEST_F(CKernel, ASlotThatIsGivenBackIsNotPublished) {
+  gpumap_ring ring = this->ring(100, 2);
+  gpumap_slot slot = nullptr;
+  ASSERT_OK(gpumap_ring_acquire(ring, GPUMAP_WHEN_FULL_WAIT, 0, &slot));
+  alignas(8) std::uint64_t reached = 0;
+  const gpumap_fence filled = gpumap_counter_fence(&reached, 1);
+  std::thread gives([&] { EXPECT_OK(gpumap_slot_release(slot, &filled)); });
+  std::this_thread::sleep_for(100ms);  // it waits for what fills the slot
+  std::thread publishes([&] { EXPECT_EQ(gpumap_slot_publish(slot, nullptr, nullptr, long_ns), GPUMAP_ERROR_INVALID); });
+  std::this_thread::sleep_for(100ms);  // it waits for the other call
+  __atomic_store_n(&reached, 1, __ATOMIC_RELEASE);
+  gives.join();
+  publishes.join();
+  gpumap_slot taken = nullptr;
+  EXPECT_EQ(gpumap_ring_take(ring, 0, &taken), GPUMAP_TIMEOUT);
+  EXPECT_OK(gpumap_ring_close(ring));
+}
+
 // The kernel does not end until the CPU says so.
 TEST_F(CKernel, AnswersInTimeWhereTheKernelDoesNotEnd) {
   const std::string name = folder_.path() / "waits";
