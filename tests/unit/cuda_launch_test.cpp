@@ -305,7 +305,7 @@ TEST_F(CudaLaunchTest, EachLaunchHasItsOwnFrameAndKernel) {
   }
 }
 
-// With some 1000 commands pending the driver waits by itself, for ever behind work that does not end.
+// Once some 1000 commands are pending the driver itself waits: for ever, if the work before them does not end.
 TEST_F(CudaLaunchTest, GivesUpBeforeTheDriverWaits) {
   const fake_cuda::Kernel kernel([](const gpumap_frame&) {});
   const auto queue = queue_of();
