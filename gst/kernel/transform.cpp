@@ -329,8 +329,9 @@ GstPadProbeReturn fit(GstBaseTransform* trans, GstPadProbeInfo& info) {
   const auto runner = runner_of(trans);
   if (!runner || gst_pad_is_linked(pad) == 0 || gst_pad_needs_reconfigure(pad) == 0) return GST_PAD_PROBE_OK;
   const Ptr<GstCaps> before(gst_pad_get_current_caps(pad));
-  const bool negotiated = before && gst_base_transform_reconfigure(trans) != 0;
+  const bool reconfigured = before && gst_base_transform_reconfigure(trans) != 0;
   const Ptr<GstCaps> after(gst_pad_get_current_caps(pad));
+  const bool negotiated = reconfigured && after;  // a pad that is stopped meanwhile has no caps
   auto* buffer = GST_BUFFER_CAST(info.data);
   const bool ours = gst_buffer_n_memory(buffer) == 1 && frame_memory(gst_buffer_peek_memory(buffer, 0)) != nullptr;
   if (negotiated && are_of_one_picture(before.get(), after.get()) && (ours || runner->output() == FramesIn::host)) {

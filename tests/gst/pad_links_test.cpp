@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // What a gpumapsrc says of its caps before anything starts: which media types upstream of its gpumapsink can give.
 // Elements with pads of several kinds are linked by it. And what becomes of frames while nothing is linked.
+#include <atomic>
 #include <functional>
 
 #include "pipeline.hpp"
@@ -232,6 +233,39 @@ TEST(Relinking, TheFrameThatIsHeldReachesTheNextElement) {
     ASSERT_TRUE(eventually([&] { return watch.count() == 1; })) << pipeline.wait(1ms);
     EXPECT_EQ(watch.times(), std::vector<GstClockTime>{9 * GST_MSECOND});
   }
+}
+
+// A stop takes the caps from the pad of a kernel whose frame is on its way while what follows wants other caps.
+TEST(Relinking, AKernelIsStoppedWhileItsFrameMeetsOtherCaps) {
+  Pipeline pipeline(
+      on_new_channel("videotestsrc ! video/x-raw,format=NV12,width=66,height=50 ! gpumapsink $CHANNEL "
+                     "gpumapsrc $CHANNEL ! gpumapkernel name=kernel kernel=convert ! "
+                     "capsfilter name=filter caps=video/x-raw,format=RGBA ! fakesink async=false"));
+  struct Pads {
+    GstElement* filter;
+    Pad made;
+    std::atomic<bool> asked{false};
+    std::atomic<bool> stopped{false};
+  } pads{pipeline.element("filter"), Pad(gst_element_get_static_pad(pipeline.element("kernel"), "src"))};
+  const auto ask = [](GstPad*, GstPadProbeInfo*, gpointer user) {
+    auto& [filter, made, asked, stopped] = *static_cast<Pads*>(user);
+    asked = true;
+    g_object_set(filter, "caps", new_caps("video/x-raw,format=GRAY8").get(), nullptr);
+    return GST_PAD_PROBE_REMOVE;
+  };
+  const auto stop = [](GstPad*, GstPadProbeInfo* info, gpointer user) {
+    auto& [filter, made, asked, stopped] = *static_cast<Pads*>(user);
+    const bool caps = GST_EVENT_TYPE(GST_PAD_PROBE_INFO_EVENT(info)) == GST_EVENT_CAPS;
+    if (caps && asked && !stopped.exchange(true)) gst_pad_set_active(made.get(), FALSE);
+    return GST_PAD_PROBE_OK;
+  };
+  const Pad next(gst_element_get_static_pad(pads.filter, "sink"));
+  const auto frames = static_cast<GstPadProbeType>(GST_PAD_PROBE_TYPE_BLOCK | GST_PAD_PROBE_TYPE_BUFFER);
+  gst_pad_add_probe(pads.made.get(), frames, ask, &pads, nullptr);
+  gst_pad_add_probe(next.get(), GST_PAD_PROBE_TYPE_EVENT_DOWNSTREAM, stop, &pads, nullptr);
+  ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  EXPECT_TRUE(eventually([&] { return pads.stopped.load(); })) << pipeline.wait(1ms);
+  pipeline.stop();
 }
 
 // A muxer's first pad is one for sound.
