@@ -92,6 +92,7 @@ bool Channel::attach_sink(GstElement* sink, std::string& holder) {
     const std::lock_guard lock(mutex_);
     if (sink_ != nullptr) return false;
     sink_ = sink;
+    begins_ = true;
     kept.swap(kept_);
     end_of_keeping_.stop();
     if (delivered_.ended()) forget_delivered();  // caps hold only on the pad that received them
@@ -221,6 +222,7 @@ Channel::SinkTime Channel::sink_time() const {
 
 void Channel::set_far_time(const std::optional<FarTime>& time) {
   const std::lock_guard lock(mutex_);
+  if (!time) begins_ = true;
   far_time_ = time;
 }
 
@@ -278,7 +280,10 @@ void Channel::flush(GstEvent* event) {
   // A src that came within the flush, and elements behind it, may wait with locks that FLUSH_STOP takes.
   if (unseen) pass(gst_event_new_flush_start());
   if (!starts) {
+    gboolean resets = FALSE;
+    gst_event_parse_flush_stop(event, &resets);
     drop_all(true);
+    if (resets != 0) forget_rate();
     flushed_ = true;
   }
   pass(event);
@@ -483,6 +488,7 @@ void Channel::add(Item item) {
     // Together with the event: "enough" of the last stream, set in between, would hold for this one.
     if (begins_stream(item.event) && enough_.exchange(false)) flow_.store(GST_FLOW_OK, std::memory_order_relaxed);
     if (newest_) item.before = newest_->ring().published();
+    item.first_of_sink = item.event != nullptr && std::exchange(begins_, false);
     if (item.event == nullptr) newest_ = item.channel_ring;
     items_.push_back(std::move(item));
     pending_ = items_.size();
@@ -594,6 +600,17 @@ void Channel::drop_all_locked(bool keep_sticky) {
   newest_.reset();
 }
 
+/// A flush that resets the time ends an instant rate, also one that nobody has taken.
+void Channel::forget_rate() {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(items_, [](const Item& item) {
+    const bool is_rate = item.event != nullptr && GST_EVENT_TYPE(item.event) == GST_EVENT_INSTANT_RATE_CHANGE;
+    if (is_rate) gst_event_unref(item.event);
+    return is_rate;
+  });
+  pending_ = items_.size();
+}
+
 Channel::Next Channel::frame_of(ChannelRing& channel_ring, ReadLease&& lease) {
   const std::uint64_t sequence = channel_ring.sequence(lease);
   Next frame{.kind = Next::Kind::frame, .lease = std::move(lease), .sequence = sequence};
@@ -670,7 +687,7 @@ Channel::Next Channel::take_next(Deadline deadline) {
             show_again();
             continue;
           }
-          return {.kind = Next::Kind::event, .event = item.event};
+          return {.kind = Next::Kind::event, .event = item.event, .first_of_sink = item.first_of_sink};
         }
       }
       if (held_) return frame_of(*current_, std::move(held_));

@@ -163,9 +163,12 @@ class Channel : public std::enable_shared_from_this<Channel> {
     GstClockTimeDiff base = 0;     ///< base time while playing
     GstClockTimeDiff stopped = 0;  ///< the running time at which it stopped
     GstClockTimeDiff ahead = 0;    ///< how far its clock is ahead of CLOCK_MONOTONIC
+    [[nodiscard]] GstClockTimeDiff running_time(GstClockTimeDiff monotonic_now) const noexcept {
+      return playing ? monotonic_now + ahead - base : stopped;
+    }
     bool operator==(const FarTime&) const = default;
   };
-  void set_far_time(const std::optional<FarTime>& time);  ///< empty: that sink is gone
+  void set_far_time(const std::optional<FarTime>& time);  ///< empty: another sink follows that one
   [[nodiscard]] std::optional<FarTime> far_time() const;
 
   /// Slots of the ring that the sink puts frames into now; 0: there is no ring.
@@ -216,6 +219,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
     std::shared_ptr<Loans> loans;       ///< frame: counts its slot as lent to downstream
     bool after_hole = false;            ///< frame: frames before it are missing
     GstEvent* event = nullptr;          ///< event; transfer full
+    bool first_of_sink = false;         ///< event: no event of that sink has come before
   };
   [[nodiscard]] Next next(Deadline deadline);
   /// The next frame, where it is there, in `ring`, written, and no event goes before it. As next(), whose thread may
@@ -232,6 +236,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
     std::uint64_t before = 0;                   ///< delivered before this sequence of the ring in front of it
     GstEvent* event = nullptr;                  ///< or:
     std::shared_ptr<ChannelRing> channel_ring;  ///< or: the ring of the following frames; neither: there is none
+    bool first_of_sink = false;                 ///< see Next
   };
 
   [[nodiscard]] static bool begins_stream(const GstEvent* event);
@@ -241,6 +246,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   void drop_all(bool keep_sticky);
   static void drop_superseded(std::deque<Item>& items);
   void drop_all_locked(bool keep_sticky);
+  void forget_rate();
   [[nodiscard]] Next take_next(Deadline deadline);
   void clear(std::deque<Item>& items);
   void end_flush();
@@ -260,6 +266,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   EventHandler on_event_;
   std::shared_ptr<FarSink> far_;
   std::optional<FarTime> far_time_;
+  bool begins_ = false;  ///< no event of this sink has come
   std::shared_ptr<FarSrc> far_src_;
   std::atomic<bool> has_far_src_{false};
   std::deque<Item> items_;

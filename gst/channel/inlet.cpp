@@ -371,11 +371,8 @@ void Inlet::read(std::span<const std::byte> text) {
       flushing_ = true;
       flush(event);
       return;
-    case GST_EVENT_FLUSH_STOP: {
+    case GST_EVENT_FLUSH_STOP:
       ended_ = false;
-      gboolean resets = FALSE;
-      gst_event_parse_flush_stop(event, &resets);
-      if (resets != 0) rate_changed_ = false;
       // Without a FLUSH_START before it, it may have to wait for what follows the src.
       if (std::exchange(flushing_, false)) {
         flush(event);
@@ -383,7 +380,6 @@ void Inlet::read(std::span<const std::byte> text) {
         channel_->flush(event);
       }
       return;
-    }
     case GST_EVENT_LATENCY:  // the producer's pipeline has another latency: this pipeline queries it again
       gst_event_unref(event);
       gst_element_post_message(src_, gst_message_new_latency(GST_OBJECT_CAST(src_)));
@@ -396,12 +392,6 @@ void Inlet::read(std::span<const std::byte> text) {
       gst_event_parse_sink_message(event, &message);
       GST_MESSAGE_SRC(message) = GST_OBJECT_CAST(gst_object_ref(src_));
       gst_message_unref(message);
-      break;
-    }
-    case GST_EVENT_INSTANT_RATE_CHANGE: {
-      gdouble rate = 1;
-      gst_event_parse_instant_rate_change(event, &rate, nullptr);
-      rate_changed_ = rate != 1;
       break;
     }
     case GST_EVENT_EOS:
@@ -558,11 +548,6 @@ bool Inlet::follow(const std::shared_ptr<LinkConsumer>& connection) {
   far_->begin_turns(*this, consumer);
   const auto without_turns = [](Far* far) { far->end_turns(); };
   std::unique_ptr<Far, decltype(without_turns)> turns(far_.get());
-  // The sinks here would play all that follows at the rate of the producer before: a flush ends it.
-  if (std::exchange(rate_changed_, false)) {
-    flush(gst_event_new_flush_start());
-    flush(gst_event_new_flush_stop(TRUE));
-  }
   begin_ring(consumer);
   for (LinkNext next = LinkNext::timeout; !stopping_ && next != LinkNext::closed;) {
     std::optional<LinkNext> left;

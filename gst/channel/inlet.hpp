@@ -84,7 +84,6 @@ class Inlet {
   std::uint64_t next_sequence_ = 0;  ///< the producer's number of the frame after the last one
   bool ended_ = false;               ///< EOS came
   bool flushing_ = false;
-  bool rate_changed_ = false;                  ///< an instant rate of the producer's holds
   bool told_wait_ = false;                     ///< the warning that no producer is there was posted
   bool told_full_ = false;                     ///< the warning that the producer has no place was posted
   bool told_passed_over_ = false;              ///< the warning that no slot is left for this client was posted

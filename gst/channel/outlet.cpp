@@ -438,14 +438,16 @@ void Outlet::on_event(GstEvent* event) {
     flushing_ = true;
     channel_->set_src_flushing(true);
   }
-  const LinkText text = text_of(event);
-  if (text.empty()) return;
   if (GST_EVENT_TYPE(event) == GST_EVENT_INSTANT_RATE_CHANGE) {
-    // It overtakes what waits here, and no segment: without one, no sink can take it.
+    // It overtakes what waits here.
     const std::lock_guard lock(step_);
-    if (server_ && !failed_ && kept_.contains(gst::key_of(Keeping::segment))) send(text, gst::key_of(Keeping::rate));
+    rate_ = InstantRate::of(event, rate_, time_ ? time_->running_time(monotonic_ns()) : 0);
+    const LinkText text = text_of(rate_.named_in(event).get());
+    if (server_ && !failed_ && !text.empty()) send(text, gst::key_of(Keeping::rate));
     return;
   }
+  const LinkText text = text_of(event);
+  if (text.empty()) return;
   const bool flushes = GST_EVENT_TYPE(event) == GST_EVENT_FLUSH_START;
   if (GST_EVENT_TYPE(event) == GST_EVENT_CUSTOM_DOWNSTREAM_OOB) give_time_to_read();
   if (const auto server = this->server())
@@ -490,7 +492,10 @@ void Outlet::flush(GstEvent* event) {
       for (const Keeping over : {Keeping::segment, Keeping::group_done, Keeping::end}) forget(gst::key_of(over));
       gboolean resets = FALSE;
       gst_event_parse_flush_stop(event, &resets);
-      if (resets != 0) forget(gst::key_of(Keeping::rate));
+      if (resets != 0) {
+        rate_ = {};
+        forget(gst::key_of(Keeping::rate));
+      }
       server_->withdraw_all();
       send(text_of(event), 0);
     }

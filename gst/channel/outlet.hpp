@@ -18,6 +18,7 @@
 #include "gpumap/thread_schedule.hpp"
 #include "gst/channel/channel.hpp"
 #include "gst/channel/event_text.hpp"
+#include "gst/channel/instant_rate.hpp"
 #include "gst/channel/upstream_requests.hpp"
 #include "gst/ptr.hpp"
 
@@ -113,7 +114,8 @@ class Outlet {
   std::optional<VideoLayout> layout_;
   std::optional<VideoLayout> checked_layout_;  ///< a layout that fits into frames of `checked_bytes_` bytes
   std::uint64_t checked_bytes_ = 0;
-  std::optional<Channel::FarTime> time_;           ///< the time that clients know
+  std::optional<Channel::FarTime> time_;  ///< the time that clients know
+  InstantRate rate_;
   Channel::SinkTime sink_time_;                    ///< at that moment
   GstClockTime ended_base_ = GST_CLOCK_TIME_NONE;  ///< the base time that the last flush ended
   Deadline next_look_{};                           ///< when watch_time() looks again at an unchanged time

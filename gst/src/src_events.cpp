@@ -9,6 +9,7 @@
 #include "gst/channel/ends.hpp"
 #include "gst/channel/event_text.hpp"
 #include "gst/channel/frame_origin.hpp"
+#include "gst/channel/instant_rate.hpp"
 #include "gst/channel/pipeline_state.hpp"
 #include "gst/cuda/gst_cuda_context.hpp"
 #include "gst/memory/memory_caps.hpp"
@@ -24,26 +25,12 @@ GST_DEBUG_CATEGORY_EXTERN(gpumap_src_debug);
 namespace gpumap::gst {
 namespace {
 
-/// Adds `shift` to the running time of all that lies in `segment`. GStreamer's own function measures a negative shift
-/// from the start of the segment, also where it is played backwards, from its stop on.
-bool shift_running_time(GstSegment& segment, GstClockTimeDiff shift) {
-  const auto earlier = shift < 0 ? static_cast<GstClockTime>(-shift) : 0;
-  if (segment.rate > 0 || earlier <= segment.base || !GST_CLOCK_TIME_IS_VALID(segment.stop)) {
-    return gst_segment_offset_running_time(&segment, segment.format, shift) != 0;
-  }
-  const double cut = static_cast<double>(earlier - segment.base) * -segment.rate;
-  segment.base = 0;
-  const GstClockTime most = segment.stop - std::min(segment.offset, segment.stop);
-  segment.offset += cut < static_cast<double>(most) ? static_cast<GstClockTime>(cut) : most;
-  return true;
-}
-
-/// Until when what is in `segment`, played at `rate` times its own, is due within 200 years. A clock of GStreamer's
-/// never ends the wait for what is due in more than 292, and the sink that waits does not stop.
-GstClockTime latest_time_of(const GstSegment& segment, gdouble rate) {
+/// Until when what is in `segment` is due within 200 years. A clock of GStreamer's never ends the wait for what is due
+/// in more than 292, and the sink that waits does not stop.
+GstClockTime latest_time_of(const GstSegment& segment) {
   constexpr double most = 200.0 * 366 * 24 * 3600 * GST_SECOND;
   if (segment.format != GST_FORMAT_TIME) return GST_CLOCK_TIME_NONE;
-  const double room = (most - static_cast<double>(segment.base)) * std::abs(segment.rate * std::min(rate, 1.0));
+  const double room = (most - static_cast<double>(segment.base)) * std::abs(segment.rate);
   if (segment.rate < 0) {
     const bool has_stop = GST_CLOCK_TIME_IS_VALID(segment.stop);
     const double end = has_stop ? static_cast<double>(segment.stop)
@@ -62,12 +49,11 @@ GstFormat format_of(GstEvent* event) {
 
 }  // namespace
 
-/// The segment, in the running time here. True: that is another one than the sink's.
+/// The segment, in the running time here, and with the rate there. True: that is another one than the sink's.
 bool SrcStream::place(GstSegment& segment) {
   gst_event_copy_segment(segment_, &segment);
-  const GstClockTimeDiff shift = shift_.value();
-  const bool moved = shift != 0 && segment.format == GST_FORMAT_TIME && shift_running_time(segment, shift);
-  latest_ = channel_->far_sink() != nullptr ? latest_time_of(segment, instant_rate_) : GST_CLOCK_TIME_NONE;
+  const bool moved = segment.format == GST_FORMAT_TIME && rate().place(segment, shift_.value());
+  latest_ = channel_->far_sink() != nullptr ? latest_time_of(segment) : GST_CLOCK_TIME_NONE;
   return moved;
 }
 
@@ -135,6 +121,10 @@ bool SrcStream::forgives_refusal() {
 void SrcStream::push(GstEvent* event) {
   const GstEventType type = GST_EVENT_TYPE(event);
   GST_DEBUG_OBJECT(element_, "%" GST_PTR_FORMAT, static_cast<void*>(event));
+  if (type == GST_EVENT_INSTANT_RATE_CHANGE) {
+    take_rate(event);
+    return;
+  }
   if (ended_ && type == GST_EVENT_STREAM_START) begin_anew();
   if (type == GST_EVENT_STREAM_START || type == GST_EVENT_SEGMENT || type == GST_EVENT_EOS) drops_ = false;
   // Downstream needs some caps, and before the segment.
@@ -172,9 +162,6 @@ void SrcStream::push(GstEvent* event) {
       gst_event_unref(event);
       return;
     }
-    case GST_EVENT_INSTANT_RATE_CHANGE:
-      take_rate(event);
-      return;
     case GST_EVENT_SEGMENT_DONE:
       if (!has_sink_beside()) tell_of_segment_done(event);
       break;
@@ -188,53 +175,22 @@ void SrcStream::push(GstEvent* event) {
   gst_pad_push_event(pad_, event);
 }
 
-/// Takes `event`. Sinks assert that they have a segment in time, and that its rate does not become 0.
+/// Takes `event`. From any thread.
 void SrcStream::take_rate(GstEvent* event) {
-  Ptr<GstEvent> owned(event);
-  if (segment_ == nullptr || !is_timed_) return;
-  gdouble rate = 1;
-  gst_event_parse_instant_rate_change(event, &rate, nullptr);
-  const GstSegment* segment = nullptr;
-  gst_event_parse_segment(segment_, &segment);
-  if (!is_playable_rate(segment->rate * rate)) return;
-  (void)leave_rate(std::move(owned), rate);
-  GstSegment placed;
-  (void)place(placed);  // what is due is later, or earlier
+  const Ptr<GstEvent> owned(event);
+  const auto channel = this->channel();
+  if (channel) set_rate(InstantRate::of(event, rate(), shift_.now_there(*channel)));
 }
 
-/// From any thread. Null: no rate is left. True: there was one.
-bool SrcStream::leave_rate(Ptr<GstEvent> event, gdouble rate) {
+void SrcStream::set_rate(const InstantRate& rate) {
   const std::lock_guard lock(mutex_);
-  has_rate_event_ = event != nullptr;
-  rate_event_ = std::move(event);
-  return instant_rate_.exchange(rate) != 1;
+  rate_ = rate;
+  has_new_rate_ = rate.changes();
 }
 
-/// Has an instant change of the rate pushed as by an application's seek: a sink's answer takes the state lock of the
-/// pipeline, whose holder may wait for this thread. Before the pipeline plays, sinks do not know from when on.
-void SrcStream::offer_rate() {
-  if (!has_rate_event_ || segment_ == nullptr || !is_timed_ || !channel_->src_playing()) return;
-  if (pushes_rate_.exchange(true)) return;
-  const auto push = [](GstElement*, gpointer self) { static_cast<SrcStream*>(self)->push_rate(); };
-  gst_element_call_async(element_, push, this, nullptr);
-}
-
-/// Past the pad, which would keep it, and push it once more in the streaming thread, where a sink that was flushed
-/// takes it for a new one.
-void SrcStream::push_rate() {
-  const Ptr<GstElement> top(top_level(element_));
-  const Ptr<GstPad> peer(gst_pad_get_peer(pad_));
-  GST_STATE_LOCK(top.get());
-  const Ptr<GstEvent> segment(gst_pad_get_sticky_event(pad_, GST_EVENT_SEGMENT, 0));  // none within a flush
-  Ptr<GstEvent> event;
-  if (peer && segment && is_in_playing(element_) && !is_changing_state(element_) && !is_stopping(element_)) {
-    const std::lock_guard lock(mutex_);
-    event = std::move(rate_event_);
-    has_rate_event_ = false;
-  }
-  if (event) gst_pad_send_event(peer.get(), event.release());
-  GST_STATE_UNLOCK(top.get());
-  pushes_rate_ = false;
+InstantRate SrcStream::rate() const {
+  const std::lock_guard lock(mutex_);
+  return rate_;
 }
 
 bool SrcStream::has_sink_beside() {
@@ -265,7 +221,6 @@ void SrcStream::tell_of_segment_done(GstEvent* event) {
 }
 
 void SrcStream::on_event(GstEvent* event) {
-  if (GST_EVENT_TYPE(event) == GST_EVENT_FLUSH_STOP) event = flush_stop_for_here(event);
   send_now(event, From::sink);
 }
 
@@ -278,8 +233,7 @@ GstEvent* SrcStream::flush_stop_for_here(GstEvent* event) {
   gboolean resets = FALSE;
   gst_event_parse_flush_stop(event, &resets);
   if (const auto channel = this->channel(); channel && resets != 0) shift_.begin_anew_there(*channel);
-  // It ends an instant rate, and nothing else does.
-  if (resets != 0 && leave_rate(nullptr, 1)) return event;
+  if (resets != 0) set_rate({});
   GstEvent* made = gst_event_new_flush_stop(FALSE);
   gst_event_set_seqnum(made, gst_event_get_seqnum(event));
   gst_event_unref(event);
@@ -298,17 +252,14 @@ void SrcStream::send_now(GstEvent* event, From from) {
     case GST_EVENT_FLUSH_STOP:
       flush_stop(event, from);
       return;
-    case GST_EVENT_INSTANT_RATE_CHANGE: {
+    case GST_EVENT_INSTANT_RATE_CHANGE:
       if (has_sink_beside()) {
         gst_pad_push_event(pad_, event);
         return;
       }
-      gdouble rate = 1;
-      gst_event_parse_instant_rate_change(event, &rate, nullptr);
-      (void)leave_rate(Ptr<GstEvent>(event), rate);
+      take_rate(event);
       if (const auto channel = this->channel()) channel->interrupt_src();
       return;
-    }
     default:
       gst_pad_push_event(pad_, event);
   }
@@ -352,7 +303,7 @@ void SrcStream::flush_stop(GstEvent* event, From from) {
   drops_ = false;
   unlinked_ = false;  // the task is started below, and finds out anew
   if (GST_PAD_MODE(pad_) == GST_PAD_MODE_PUSH) flushes_downstream_ = false;
-  end_flush(event);
+  end_flush(from == From::sink ? flush_stop_for_here(event) : event);
   // Upstream of the sink sends the next one itself behind a flush of its own.
   owes_segment_ = from == From::application && segment_ != nullptr;
   if (const auto channel = this->channel()) {
@@ -389,13 +340,14 @@ void SrcStream::relinked() {
 /// use. Takes `qos`.
 GstEvent* SrcStream::qos_for_sink(GstEvent* qos) const {
   const GstClockTimeDiff shift = shift_.value();
-  if (shift == 0) return qos;
+  const InstantRate rate = this->rate();
+  if (shift == 0 && !rate.changes()) return qos;
   GstQOSType type = GST_QOS_TYPE_UNDERFLOW;
   gdouble proportion = 1;
   GstClockTimeDiff late = 0;
   GstClockTime time = 0;
   gst_event_parse_qos(qos, &type, &proportion, &late, &time);
-  const auto there = static_cast<GstClockTimeDiff>(time) - shift;
+  const GstClockTimeDiff there = rate.upstream_of(static_cast<GstClockTimeDiff>(time) - shift);
   late = std::max(late, -there);  // GStreamer asserts that nothing is earlier than 0
   GstEvent* made = there >= 0 ? gst_event_new_qos(type, proportion, late, static_cast<GstClockTime>(there)) : nullptr;
   if (made != nullptr) gst_event_set_seqnum(made, gst_event_get_seqnum(qos));
@@ -489,17 +441,29 @@ void TimeShift::begin_anew_there(const Channel& channel) {
   if (sink) ended_base_ = base_time_of(sink.get());
 }
 
+GstClockTimeDiff TimeShift::now_there(const Channel& channel) const {
+  const Ptr<GstElement> sink(channel.sink());
+  if (!sink) {
+    const auto far = channel.far_time();
+    return far ? far->running_time(monotonic_ns()) : 0;
+  }
+  const Ptr<GstClock> clock(gst_element_get_clock(sink.get()));
+  if (!clock) return 0;
+  const GstClockTime now = gst_clock_get_time(clock.get());
+  const Base base = base_of(sink.get(), channel.sink_playing(), ended_base_);
+  return static_cast<GstClockTimeDiff>(now) - base_or_now(base, sink.get(), now);
+}
+
 GstClockTimeDiff TimeShift::compute_from(const Channel& channel, const Channel::FarTime& there) {
   const Base base_here = base_of(src_, channel.src_playing(), GST_CLOCK_TIME_NONE);
   const Ptr<GstClock> here(gst_element_get_clock(src_));
   const GstClockTimeDiff now = monotonic_ns();
-  const GstClockTimeDiff now_there = now + there.ahead;
   const bool shared = !here || is_monotonic(here.get());
   const GstClockTimeDiff now_here = shared ? now : static_cast<GstClockTimeDiff>(gst_clock_get_time(here.get()));
   two_clocks_ = !shared;
   estimated_ = !there.playing || !base_here.settled;
   // Running times: sums of clocks' times might overflow.
-  const GstClockTimeDiff run_there = there.playing ? now_there - there.base : there.stopped;
+  const GstClockTimeDiff run_there = there.running_time(now);
   const GstClockTimeDiff run_here = now_here - base_or_now(base_here, src_, static_cast<GstClockTime>(now_here));
   looked_at_us_ = g_get_monotonic_time();
   return run_here - run_there;

@@ -95,7 +95,6 @@ void SrcStream::start(const SrcSettings& settings) {
                  .is_elsewhere = crosses});
   owes_segment_ = false;
   latest_ = GST_CLOCK_TIME_NONE;
-  instant_rate_ = 1;
   told_odd_time_ = false;
   shift_.reset();
   frames_ = 0;
@@ -105,6 +104,8 @@ void SrcStream::start(const SrcSettings& settings) {
   const std::lock_guard lock(mutex_);
   flushing_ &= ~static_cast<unsigned>(open);
   played_ = false;
+  rate_ = {};
+  has_new_rate_ = false;
   channel_ = std::move(channel);
 }
 
@@ -116,8 +117,6 @@ void SrcStream::stop() {
     loans_.reset();
     gst_clear_event(&eos_);
     sent_.clear();
-    rate_event_.reset();
-    has_rate_event_ = false;
     asked_ = false;
   }
   gst_clear_event(&segment_);
@@ -424,8 +423,8 @@ void SrcStream::step() {
     return;
   }
   if (std::exchange(left_flushing_, false)) end_flush(gst_event_new_flush_stop(FALSE));
+  if (has_new_rate_.exchange(false) && segment_ != nullptr && !ended_) owes_segment_ = true;
   if (std::exchange(owes_segment_, false)) push_segment();
-  offer_rate();
   if (has_given_all()) {
     if (!started_) push_stream_start();
     finish();
@@ -447,6 +446,7 @@ void SrcStream::step() {
         }
         break;
       case Channel::Next::Kind::event:
+        if (next.first_of_sink) set_rate({});
         push(next.event);
         break;
       case Channel::Next::Kind::timeout:
@@ -481,9 +481,10 @@ void SrcStream::stamp_time(GstBuffer* buffer) const {
   const GstClockTime running = now > base ? now - base : 0;
   const bool timed = segment.format == GST_FORMAT_TIME;
   GST_BUFFER_PTS(buffer) =
-      timed ? gst_segment_position_from_running_time(&segment, GST_FORMAT_TIME,
-                                                     static_cast<guint64>(std::max<GstClockTimeDiff>(
-                                                         static_cast<GstClockTimeDiff>(running) - shift_.value(), 0)))
+      timed ? gst_segment_position_from_running_time(
+                  &segment, GST_FORMAT_TIME,
+                  static_cast<guint64>(std::max<GstClockTimeDiff>(
+                      rate().upstream_of(static_cast<GstClockTimeDiff>(running) - shift_.value()), 0)))
             : running;
   GST_BUFFER_DTS(buffer) = GST_CLOCK_TIME_NONE;
 }

@@ -13,6 +13,7 @@
 #include "gpumap/link.hpp"
 #include "gst/channel/channel.hpp"
 #include "gst/channel/inlet.hpp"
+#include "gst/channel/instant_rate.hpp"
 #include "gst/property_table.hpp"
 #include "gst/ptr.hpp"
 #include "gst/src/output.hpp"
@@ -34,6 +35,8 @@ class TimeShift {
   /// where the value has changed. `anew`: a segment begins, whose first frame may be due at another moment.
   [[nodiscard]] bool update(const Channel& channel, bool anew);
   [[nodiscard]] GstClockTimeDiff value() const noexcept { return shift_; }
+  /// The running time of the gpumapsink's pipeline. From any thread.
+  [[nodiscard]] GstClockTimeDiff now_there(const Channel& channel) const;
 
  private:
   [[nodiscard]] GstClockTimeDiff compute(const Channel& channel);
@@ -147,8 +150,6 @@ class SrcStream {
   void push_stream_start();
   [[nodiscard]] bool place(GstSegment& segment);
   void push_segment();
-  void take_rate(GstEvent* event);
-  void offer_rate();
   void begin_anew();
   void tell_of_segment_start();
   void tell_of_segment_done(GstEvent* event);
@@ -178,8 +179,9 @@ class SrcStream {
   [[nodiscard]] std::string device();
   /// The sink is in the pipeline of this element.
   [[nodiscard]] bool has_sink_beside();
-  [[nodiscard]] bool leave_rate(Ptr<GstEvent> event, gdouble rate);
-  void push_rate();
+  void take_rate(GstEvent* event);
+  void set_rate(const InstantRate& rate);
+  [[nodiscard]] InstantRate rate() const;
 
   GstElement* element_;
   GstPad* pad_;
@@ -202,14 +204,12 @@ class SrcStream {
   std::atomic<bool> unlinked_{false};                ///< downstream took no more, for nothing was linked there
   std::atomic<bool> flushes_downstream_{false};      ///< a FLUSH_START was pushed, its FLUSH_STOP not yet
   std::atomic<bool> is_timed_{true};                 ///< the segment's format
-  std::atomic<gdouble> instant_rate_{1};             ///< that sinks multiply the segment's by
-  std::atomic<bool> has_rate_event_{false};          ///< rate_event_ waits
-  std::atomic<bool> pushes_rate_{false};             ///< in another thread
+  std::atomic<bool> has_new_rate_{false};            ///< a segment is to say so
   std::atomic<guint32> sought_{GST_SEQNUM_INVALID};  ///< the last seek from here
   std::atomic<int> flushes_beginning_{0};            ///< threads within a FLUSH_START
   std::atomic<int> flushes_open_{0};                 ///< that came without their FLUSH_STOP
 
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::shared_ptr<Channel> channel_;    ///< changes only while the task is stopped
   std::shared_ptr<Channel> announced_;  ///< from READY on
@@ -218,7 +218,7 @@ class SrcStream {
   bool played_ = false;      ///< since the start
   GstEvent* eos_ = nullptr;  ///< that the application sent, as:
   std::vector<Ptr<GstEvent>> sent_;
-  Ptr<GstEvent> rate_event_;        ///< an instant change of the rate, the last one
+  InstantRate rate_;
   std::atomic<bool> asked_{false};  ///< there may be such an event: written under the lock, with it
   unsigned flushing_ = inactive;
 };

@@ -121,83 +121,147 @@ TEST_F(LinkSides, WhatIsNeverDueHasNoTime) {
   send_segment(1e-300, 0);
   producer.send(gst_event_new_instant_rate_change(1e-6, GST_SEGMENT_FLAG_NONE));
   EXPECT_EQ(time_of(now, no_time, no_time), GST_CLOCK_TIME_NONE);
-  const Pad pad(gst_element_get_static_pad(consumer.element("out"), "sink"));
-  Ptr<GstEvent> rate;
-  EXPECT_TRUE(eventually([&] {
-    rate.reset(gst_pad_get_sticky_event(pad.get(), GST_EVENT_INSTANT_RATE_CHANGE, 0));
-    return rate != nullptr;
-  }));
-  gdouble last = 0;
-  gst_event_parse_instant_rate_change(rate.get(), &last, nullptr);
-  EXPECT_EQ(last, 0.5) << "of both together a sink would make 0, and assert that they are more";
 }
 
-// The answer of a sink takes the lock that a thread has which stops the pipeline, and that one waits for the streaming
-// thread.
-TEST_F(LinkSides, TheStreamingThreadDoesNotWaitForAnInstantRate) {
-  Pipeline producer(from_appsrc());
+/// Of the producer's pipeline.
+void change_rate(const Pipeline& producer, gdouble rate) {
+  const Pad pad(gst_element_get_static_pad(producer.element("sink"), "sink"));
+  gst_pad_send_event(pad.get(), gst_event_new_instant_rate_change(rate, GST_SEGMENT_FLAG_NONE));
+}
+
+GstSegment segment_of(const Pipeline& consumer) {
+  GstSegment segment;
+  gst_segment_init(&segment, GST_FORMAT_UNDEFINED);
+  GstBaseSink* const sink = GST_BASE_SINK(consumer.element("out"));
+  GST_OBJECT_LOCK(sink);
+  if (sink->have_newsegment != 0) gst_segment_copy_into(&sink->segment, &segment);
+  GST_OBJECT_UNLOCK(sink);
+  return segment;
+}
+bool plays_at(const Pipeline& consumer, gdouble rate) {
+  return eventually([&] {
+    const GstSegment segment = segment_of(consumer);
+    return segment.format == GST_FORMAT_TIME && segment.rate == rate;
+  });
+}
+
+// A sink that receives an instant rate answers with the lock of its pipeline's state, once it has rendered: one that
+// renders until the application takes its frame would keep that lock from who stops the pipeline.
+TEST_F(LinkSides, AnInstantRateKeepsNobodyFromStopping) {
+  Pipeline producer(from_appsrc("slots=8"));
   start(producer);
   push_frame(producer, 0);
-  Pipeline consumer(to_appsink());
+  Pipeline consumer("gpumapsrc name=src " + socket() + " ! queue ! appsink name=out sync=false max-buffers=1");
   start(consumer);
   ASSERT_TRUE(eventually([&] { return clients(producer) == 1; }));
-  push_frame(producer, 1);
-  ASSERT_TRUE(pull(consumer.appsink()));
+  for (std::uint64_t n = 1; n < 5; ++n) push_frame(producer, n);
   ASSERT_TRUE(consumer.reach(GST_STATE_PLAYING));
-  const Pad pad(gst_element_get_static_pad(producer.element("sink"), "sink"));
-  GST_STATE_LOCK(consumer.get());
-  gst_pad_send_event(pad.get(), gst_event_new_instant_rate_change(4, GST_SEGMENT_FLAG_NONE));
-  for (const std::uint64_t n : {2, 3}) {
-    push_frame(producer, n);
-    EXPECT_TRUE(pull(consumer.appsink(), at_once)) << n;
-  }
-  GST_STATE_UNLOCK(consumer.get());
+  const auto frames = [&] { return stat(consumer.element("src"), "frames"); };
+  ASSERT_TRUE(eventually([&] { return frames() >= 4; }));
+  const std::uint64_t before = frames();
+  change_rate(producer, 4);
+  push_frame(producer, 5);
+  ASSERT_TRUE(eventually([&] { return frames() > before; }));
+  g_usleep(100'000);
+  EXPECT_LT(consumer.stop(), at_once);
 }
 
-// A sink plays what follows at an instant rate until a flush resets the time. A flush from another pipeline does not,
-// nor does another producer.
+// A sink plays what follows at an instant rate until a flush resets the time there, or another producer comes. Nothing
+// of that resets the time of this pipeline.
 TEST_F(LinkSides, AnInstantRateEndsWhereItEndsAtTheProducer) {
   auto producer = std::make_unique<Pipeline>(from_appsrc());
   start(*producer);
   push_frame(*producer, 0);
+  const auto flush = [&](gboolean resets) {
+    gst_element_send_event(producer->element("in"), gst_event_new_flush_start());
+    gst_element_send_event(producer->element("in"), gst_event_new_flush_stop(resets));
+  };
   const std::string to_sink = "gpumapsrc name=src " + socket() + " ! fakesink name=out sync=true async=false";
-  const auto plays_at = [](const Pipeline& pipeline, gdouble rate) {
-    GstBaseSink* const sink = GST_BASE_SINK(pipeline.element("out"));
-    return eventually([&] {
-      GST_OBJECT_LOCK(sink);
-      const bool equal = sink->have_newsegment != 0 && sink->segment.rate == rate;
-      GST_OBJECT_UNLOCK(sink);
-      return equal;
-    });
-  };
-  const auto change = [&](gdouble rate) {
-    const Pad pad(gst_element_get_static_pad(producer->element("sink"), "sink"));
-    gst_pad_send_event(pad.get(), gst_event_new_instant_rate_change(rate, GST_SEGMENT_FLAG_NONE));
-  };
   Pipeline consumer(to_sink);
   start(consumer);
   ASSERT_TRUE(plays_at(consumer, 1));
-  change(4);
+  const Ptr<GstBus> bus(gst_element_get_bus(consumer.get()));
+  change_rate(*producer, 4);
   ASSERT_TRUE(plays_at(consumer, 4));
   Pipeline late(to_sink);
   start(late);
   ASSERT_TRUE(plays_at(late, 4));
-  gst_element_send_event(producer->element("in"), gst_event_new_flush_start());
-  gst_element_send_event(producer->element("in"), gst_event_new_flush_stop(TRUE));
+  flush(FALSE);
+  change_rate(*producer, 3);
   push_frame(*producer, 1);
+  EXPECT_TRUE(plays_at(consumer, 3));
+  flush(TRUE);
+  push_frame(*producer, 2);
   EXPECT_TRUE(plays_at(consumer, 1));
   Pipeline later(to_sink);
   start(later);
   ASSERT_TRUE(eventually([&] { return clients(*producer) == 3; }));
-  push_frame(*producer, 2);
+  push_frame(*producer, 3);
   EXPECT_TRUE(eventually([&] { return stat(later.element("src"), "frames") > 0; }));
   EXPECT_TRUE(plays_at(later, 1));
-  change(2);
+  change_rate(*producer, 2);
   ASSERT_TRUE(plays_at(consumer, 2));
   producer = std::make_unique<Pipeline>(from_appsrc());
   start(*producer);
   push_frame(*producer, 0);
   EXPECT_TRUE(plays_at(consumer, 1));
+  EXPECT_FALSE(Ptr<GstMessage>(gst_bus_pop_filtered(bus.get(), GST_MESSAGE_RESET_TIME)));
+}
+
+// The flush overtakes what a src that is busy has yet to take.
+TEST_F(LinkSides, AFlushEndsAnInstantRateThatIsStillOnItsWay) {
+  OwnProducer producer(path);
+  GstSegment segment;
+  gst_segment_init(&segment, GST_FORMAT_TIME);
+  producer.send(gst_event_new_stream_start("mine"));
+  producer.send(gst_event_new_segment(&segment));
+  Pipeline consumer("gpumapsrc name=src " + socket() + " ! appsink name=out sync=false max-buffers=1");
+  start(consumer);
+  ASSERT_TRUE(producer.server->wait_for_client(Clock::now() + patience));
+  for (int n = 0; n < 3; ++n) producer.show();
+  ASSERT_TRUE(eventually([&] { return stat(consumer.element("src"), "frames") == 2; }));
+  producer.send(gst_event_new_instant_rate_change(4, GST_SEGMENT_FLAG_NONE));
+  producer.server->send_at_once(text_of(Ptr<GstEvent>(gst_event_new_flush_start()).get()));
+  producer.server->withdraw_all();
+  producer.server->send(text_of(Ptr<GstEvent>(gst_event_new_flush_stop(TRUE)).get()));
+  producer.send(gst_event_new_segment(&segment));
+  producer.show({}, {.pts = GST_SECOND});
+  Sample sample;
+  do sample = pull(consumer.appsink());
+  while (sample && GST_BUFFER_PTS(gst_sample_get_buffer(sample.get())) != GST_SECOND);
+  ASSERT_TRUE(sample);
+  EXPECT_EQ(gst_sample_get_segment(sample.get())->rate, 1);
+}
+
+// Upstream counts running times as if nothing had changed: what comes later is due earlier. Who comes when that has
+// added up learns from when on.
+TEST_F(LinkSides, ItIsDueAtOneMomentHoweverLateOneHearsOfARate) {
+  Pipeline producer(from_appsrc());
+  start(producer);
+  push_frame(producer, 0);
+  const std::string to_sink = "gpumapsrc name=src " + socket() + " ! fakesink name=out sync=true async=false";
+  Pipeline consumer(to_sink);
+  start(consumer);
+  ASSERT_TRUE(plays_at(consumer, 1));
+  change_rate(producer, 4);
+  ASSERT_TRUE(plays_at(consumer, 4));
+  g_usleep(1'000'000);
+  Pipeline late(to_sink);
+  start(late);
+  ASSERT_TRUE(plays_at(late, 4));
+  push_frame(producer, 1);
+  ASSERT_TRUE(eventually([&] { return stat(late.element("src"), "frames") > 0; }));
+  const auto due = [](const Pipeline& pipeline) {
+    const GstSegment segment = segment_of(pipeline);
+    const GstClockTime running = gst_segment_to_running_time(&segment, GST_FORMAT_TIME, 20 * GST_SECOND);
+    return running + gst_element_get_base_time(pipeline.element("out"));
+  };
+  const auto apart = [&] { return std::llabs(GST_CLOCK_DIFF(due(consumer), due(late))); };
+  EXPECT_TRUE(eventually([&] { return apart() < 20 * GST_MSECOND; })) << apart();
+  change_rate(producer, 1);
+  ASSERT_TRUE(plays_at(consumer, 1));
+  ASSERT_TRUE(plays_at(late, 1));
+  EXPECT_LT(apart(), 20 * GST_MSECOND);
 }
 
 }  // namespace
