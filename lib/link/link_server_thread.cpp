@@ -139,12 +139,13 @@ void LinkServer::State::serve() {
   }
 }
 
-/// False: this process has no descriptor left for another connection.
+/// False: one waits, and this process has no descriptor left for it.
 bool LinkServer::State::accept_all() {
   // A refused connection takes no place and may come again at once, so the turns are bounded.
   for (int turn = 0; turn < accepted_a_turn; ++turn) {
     UniqueFd socket = seat->listener().accept();
-    if (!socket) return errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM;
+    // Without a descriptor accept() does not look whether one waits. Before the first turn poll() did.
+    if (!socket) return turn > 0 || (errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM);
     try {
       Newcomer newcomer{std::move(socket), {}, Clock::now() + time_for_hello};
       newcomer.peer = link::peer_of(newcomer.socket.get());

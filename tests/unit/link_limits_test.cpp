@@ -94,6 +94,16 @@ TEST(LinkLimits, NoDescriptorLeftIsWaitedForInSleep) {
   EXPECT_TRUE(comes_true([&] { return served.server->clients().size() == 2; }));
 }
 
+TEST(LinkLimits, WhoHasTheLastDescriptorDoesNotWaitForOne) {
+  if (sanitized) GTEST_SKIP() << "a sanitizer's run time needs descriptors itself";
+  Served served(2);
+  const FewFiles few(2);
+  const RawClient client(served.path);
+  EXPECT_TRUE(comes_true([] { return !UniqueFd(dup(0)); })) << "the server accepts it";
+  std::this_thread::sleep_for(50ms);
+  EXPECT_EQ(served.server->counters().starved, 0U);
+}
+
 // Each descriptor that its set-up takes is missing once, and the thread. The client's error has a code of its own and
 // ends its tries; the others miss nothing, and nothing stays behind at the server.
 TEST(LinkLimits, AClientWithoutResourcesSaysSoAndCostsNobodyAnything) {
