@@ -274,6 +274,12 @@ void LinkServer::change(std::shared_ptr<Ring> ring, std::uint64_t earlier_frames
   const link::MemoryOffer memory = ring ? link::describe(*ring->mapping(), fd) : link::MemoryOffer();
   const std::lock_guard order(state.order);
   std::unique_lock lock(state.mutex);
+  const auto is_earlier = [&](const auto& one) { return one.first.lock() == ring; };
+  if (ring && (ring == state.ring || std::any_of(state.earlier.begin(), state.earlier.end(), is_earlier))) {
+    throw Error(ErrorCode::invalid,
+                "a ring for a link that serves it already, or of which clients had frames when another one followed: "
+                "they keep those slots for as long as it lives; serve a new ring");
+  }
   std::vector<ReadLease> theirs = state.take_theirs();
   if (!theirs.empty()) state.earlier.emplace_back(state.ring, std::move(theirs));
   state.ring.swap(ring);

@@ -105,6 +105,30 @@ TEST(LinkChange, WhatAClientHasOfTheRingBeforeIsWrittenByNobody) {
   EXPECT_TRUE(has_number(held, 0));
 }
 
+// Of their return the server does not hear any more.
+TEST(LinkChange, ARingThatClientsHadFramesOfIsNotServedAgain) {
+  Served served(4);
+  const auto consumer = served.consumer();
+  ASSERT_EQ(served.send(0), RingStatus::ok);
+  const auto refuses = [&](const std::shared_ptr<Ring>& ring) {
+    try {
+      served.server->change(ring);
+      return false;
+    } catch (const Error& error) {
+      return error.code() == ErrorCode::invalid;
+    }
+  };
+  EXPECT_TRUE(refuses(served.ring));
+  EXPECT_EQ(next_of(*consumer), "0");
+  ReadLease held;
+  LinkFrame frame;
+  ASSERT_EQ(served.send(1), RingStatus::ok);
+  ASSERT_EQ(consumer->next(held, frame, soon()), LinkNext::frame);
+  served.server->change(link_ring(3));
+  EXPECT_EQ(next_of(*consumer), "ring of 3");
+  EXPECT_TRUE(refuses(served.ring));
+}
+
 // Each has a connection at its own speed; a spin does not see the socket.
 TEST(LinkChange, NothingIsLostOfRingsThatFollowQuickly) {
   constexpr std::uint64_t frames = 1500;

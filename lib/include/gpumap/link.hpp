@@ -205,7 +205,9 @@ class GPUMAP_API LinkServer {
   /// lives. Null: there is none for now, and clients let go of the one before. `earlier_frames`: of the application's
   /// rings before this one: clients get each frame's number with it added, so that they see whether they missed some.
   /// A client that may miss frames and has not come to the last ring misses this one, and joins the one that there is
-  /// when it comes. Errors of serve() for memory. Clients that have no descriptors for it are disconnected.
+  /// when it comes. Errors of serve() for memory; Error(invalid): the present ring, or one of which clients had frames
+  /// when another one followed, for it would lack their slots. Clients that have no descriptors for it are
+  /// disconnected.
   void change(std::shared_ptr<Ring> ring, std::uint64_t earlier_frames = 0);
   /// The end of a server whose ring is done with: it waits for nobody to read (for messages to go out it does, for
   /// LinkServerOptions::linger at most) and takes nothing back. What clients hold, and what they have yet to take,
