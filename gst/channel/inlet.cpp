@@ -574,7 +574,7 @@ bool Inlet::follow(const std::shared_ptr<LinkConsumer>& connection) {
     GST_WARNING_OBJECT(src_, "%s is closed: %s", printable(settings_.path).c_str(), why_.c_str());
   }
   const bool again = !stopping_ && !ended_ && settings_.on_lost == OnLost::wait;
-  if (again && !consumer.ended_well()) tell_of_lost_connection();
+  if (again && !consumer.ended_well() && !is_over()) tell_of_lost_connection();
   return again;
 }
 
@@ -589,12 +589,15 @@ void Inlet::tell_of_lost_connection() const {
                             {{"socket-path", settings_.path}, {"why", why_}}));
 }
 
+/// A src that has enough, has sent its EOS, or stops, loses nothing and waits for nothing.
+bool Inlet::is_over() const {
+  const Ptr<GstPad> pad(channel_->src_pad());
+  return channel_->src_has_enough() || (pad && GST_PAD_IS_EOS(pad.get())) || is_stopping(src_);
+}
+
 void Inlet::lose(const std::string& why) {
   if (stopping_ || ended_) return;
-  // A src that has enough, has sent its EOS, or stops, has lost nothing.
-  const Ptr<GstPad> pad(channel_->src_pad());
-  const bool is_over = channel_->src_has_enough() || (pad && GST_PAD_IS_EOS(pad.get()));
-  if (settings_.on_lost == OnLost::error && !is_over && !is_stopping(src_)) {
+  if (settings_.on_lost == OnLost::error && !is_over()) {
     post_error(src_, FiguredError(Error(ErrorCode::open_read,
                                         fmt::format("the gpumapsink at socket-path {} went without EOS ({})",
                                                     printable(settings_.path), printable(why)),
@@ -621,7 +624,7 @@ std::shared_ptr<LinkConsumer> Inlet::connect(LinkConsumerOptions options) {
                     Figures{{"socket-path", settings_.path}});
     }
     const auto obstacle = obstacle_at(settings_.path);
-    if (!told_full_) post_warning(src_, obstacle ? *obstacle : *waits);
+    if (!told_full_ && !is_over()) post_warning(src_, obstacle ? *obstacle : *waits);
   }
   return LinkConsumer::connect(std::move(options));
 }

@@ -60,6 +60,7 @@ class Inlet {
   void flush(GstEvent* event);
   void end_flush();
   void tell_of_lost_connection() const;
+  [[nodiscard]] bool is_over() const;
   void lose(const std::string& why);
   [[nodiscard]] std::uint32_t max_ahead(std::uint32_t slots) const;
   void read(std::span<const std::byte> text);

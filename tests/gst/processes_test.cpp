@@ -325,6 +325,16 @@ TEST_F(Processes, AConsumerThatIsStoppedIsCutOffAndSeesNoTornFrame) {
   }
 }
 
+TEST_F(Processes, WhoHasEnoughMissesNoProducer) {
+  Launched producer("videotestsrc is-live=true ! video/x-raw,width=64,height=48 ! gpumapsink " + socket());
+  Pipeline consumer("gpumapsrc num-buffers=3 " + socket() + " ! fakesink");
+  ASSERT_EQ(consumer.run(), "eos");
+  EXPECT_THAT(consumer.warnings(), testing::IsEmpty());
+  producer.kill_it();
+  EXPECT_EQ(consumer.wait(3s), "timeout");  // the warning of a wait for a producer comes after 2 s
+  EXPECT_THAT(consumer.warnings(), testing::IsEmpty());
+}
+
 /// What a process of another user meets at the socket.
 enum class Met { welcome, refusal, closed_door, trouble };
 Met meet_as(uid_t user, const std::string& path) {
