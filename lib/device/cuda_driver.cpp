@@ -24,6 +24,7 @@ Driver open_driver() {
   Driver driver;
   driver.library = DynamicLibrary("libcuda.so.1");
   if (!driver.library) {
+    check_descriptors("CUDA", "opening libcuda.so.1");
     throw Error(ErrorCode::no_driver, "libcuda.so.1 was not found: install the NVIDIA driver to run CUDA kernels");
   }
   std::string missing;

@@ -1,19 +1,34 @@
 // SPDX-License-Identifier: MIT
 #include "device/gpu_device.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/resource.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <exception>
 #include <utility>
 
 #include "device/cuda_driver.hpp"
+#include "device/unique_fd.hpp"
 #include "device/vulkan_device.hpp"
 #include "gpumap/error.hpp"
 #include "gpumap/printable.hpp"
 
 namespace gpumap {
+
+void check_descriptors(std::string_view name, std::string_view what) {
+  const UniqueFd another(open("/", O_PATH | O_CLOEXEC));
+  if (another || (errno != EMFILE && errno != ENFILE)) return;
+  rlimit limit{};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  throw Error(
+      ErrorCode::no_resources,
+      fmt::format("{}: no file descriptor is left while {}: this process may have {}", name, what, limit.rlim_cur),
+      "raise ulimit -n");
+}
 
 GpuDevice::GpuDevice(DeviceInfo info, std::shared_ptr<Health> health, std::unique_ptr<VulkanContext> vulkan,
                      std::unique_ptr<CudaContext> cuda)

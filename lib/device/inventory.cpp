@@ -9,6 +9,7 @@
 #include "device/budget.hpp"
 #include "device/cuda_driver.hpp"
 #include "device/nvrtc_library.hpp"
+#include "device/unique_fd.hpp"
 #include "device/vulkan_device.hpp"
 #include "gpumap/device.hpp"
 #include "gpumap/error.hpp"
@@ -240,6 +241,7 @@ std::string to_string(const Uuid& uuid) {
 
 const DeviceInfo& select_device(const Inventory& inventory, std::string_view selector) {
   if (inventory.devices.empty()) {
+    check_descriptors("no GPU", "looking for one");
     throw Error(ErrorCode::no_driver, fmt::format("no GPU: Vulkan: {}. CUDA: {}", inventory.vulkan, inventory.cuda));
   }
   const std::string wanted = lower(selector);

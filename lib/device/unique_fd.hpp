@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <string>
+#include <string_view>
 #include <utility>
 
 namespace gpumap {
@@ -31,6 +32,10 @@ class UniqueFd {
  private:
   int fd_ = -1;
 };
+
+/// Throws Error(no_resources) where this process has no file descriptor left, of which drivers say that memory is
+/// short, and the loader that a library is not there. `what` finishes "… while", behind `name` of the one that failed.
+void check_descriptors(std::string_view name, std::string_view what);
 
 /// Owner of a library opened at run time. Move-only.
 class DynamicLibrary {

@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include "device/vulkan_device.hpp"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <cerrno>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -80,7 +77,13 @@ VulkanInstance& VulkanInstance::get() {
   static std::mutex mutex;
   static VulkanInstance* instance = nullptr;
   const std::lock_guard lock(mutex);
-  if (instance == nullptr) instance = new VulkanInstance;
+  if (instance != nullptr) return *instance;
+  try {
+    instance = new VulkanInstance;
+  } catch (const Error&) {
+    check_descriptors("Vulkan", "opening it");
+    throw;
+  }
   return *instance;
 }
 
@@ -446,20 +449,9 @@ void VulkanContext::retire(vk::raii::Semaphore semaphore) const noexcept {
   if (retired_.size() > most) retired_.pop_front();
 }
 
-void VulkanContext::check_descriptors(std::string_view what) const {
-  const UniqueFd another(open("/", O_PATH | O_CLOEXEC));
-  if (another || (errno != EMFILE && errno != ENFILE)) return;
-  rlimit limit{};
-  getrlimit(RLIMIT_NOFILE, &limit);
-  throw Error(
-      ErrorCode::no_resources,
-      fmt::format("{}: no file descriptor is left while {}: this process may have {}", name_, what, limit.rlim_cur),
-      "raise ulimit -n");
-}
-
 void VulkanContext::fail(const vk::SystemError& error, std::string_view what) const {
   const auto result = static_cast<vk::Result>(error.code().value());
-  if (result != vk::Result::eErrorDeviceLost) check_descriptors(what);
+  if (result != vk::Result::eErrorDeviceLost) check_descriptors(name_, what);
   switch (result) {
     case vk::Result::eErrorDeviceLost:
       health_->mark_lost(fmt::format(

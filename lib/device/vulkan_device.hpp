@@ -101,10 +101,6 @@ class VulkanContext {
   /// Turn a failed Vulkan call into an Error; a lost device marks the health first. `what` finishes "… while".
   [[noreturn]] void fail(const vk::SystemError& error, std::string_view what) const;
 
-  /// Throws Error(no_resources) where this process has no file descriptor left, of which drivers say that memory is
-  /// short. `what` as above.
-  void check_descriptors(std::string_view what) const;
-
   /// Budget left in one heap: the driver's figure where it gives one, else the heap's size.
   [[nodiscard]] std::uint64_t heap_free_bytes(std::uint32_t heap) const;
   [[nodiscard]] std::uint64_t window_bytes() const;         ///< size of the heaps that the CPU can map

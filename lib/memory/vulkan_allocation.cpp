@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "device/budget.hpp"
+#include "device/unique_fd.hpp"
 #include "device/vulkan_device.hpp"
 #include "gpumap/error.hpp"
 #include "gpumap/fence.hpp"
@@ -147,7 +148,8 @@ VulkanAllocation::VulkanAllocation(VulkanContext& context, Placement placement, 
     const auto result = static_cast<vk::Result>(error.code().value());
     const bool exhausted = result == vk::Result::eErrorOutOfDeviceMemory ||
                            result == vk::Result::eErrorOutOfHostMemory || result == vk::Result::eErrorMemoryMapFailed;
-    if (exhausted) context.check_descriptors(fmt::format("allocating {} of {}", format_bytes(bytes), wanted.text));
+    if (exhausted)
+      check_descriptors(context.name(), fmt::format("allocating {} of {}", format_bytes(bytes), wanted.text));
     rlimit files{};
     if (exhausted && exportable && getrlimit(RLIMIT_FSIZE, &files) == 0 && files.rlim_cur < memory_bytes) {
       throw Error(ErrorCode::no_resources,

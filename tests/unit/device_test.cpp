@@ -2,6 +2,8 @@
 // Which GPU a selector means, what the inventory says of each, that a device is opened once; what gpumap-info prints.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <array>
 #include <cstdio>
@@ -99,6 +101,22 @@ TEST(Selection, NothingThereRepeatsTheStatuses) {
     EXPECT_THAT(error.what(), HasSubstr(inventory.vulkan));
     EXPECT_THAT(error.what(), HasSubstr(inventory.cuda));
   }
+}
+
+// The loader then finds no library, and says of all that they are not there.
+TEST(Selection, SaysThatNoDescriptorIsLeft) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto open = [] {
+    const int next = dup(0);
+    const rlimit limit{static_cast<rlim_t>(next), static_cast<rlim_t>(next)};
+    if (next < 0 || close(next) != 0 || setrlimit(RLIMIT_NOFILE, &limit) != 0) _exit(2);
+    const Inventory inventory = take_inventory();
+    for (const std::string& told : {inventory.vulkan, inventory.cuda}) {
+      if (told.find("raise ulimit -n") == told.npos) _exit(3);
+    }
+    _exit(code_of(inventory, "auto") == ErrorCode::no_resources ? 0 : 4);
+  };
+  EXPECT_EXIT(open(), testing::ExitedWithCode(0), "");
 }
 
 TEST(Inventory, DescribesEveryDevice) {

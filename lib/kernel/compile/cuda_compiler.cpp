@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "device/nvrtc_library.hpp"
+#include "device/unique_fd.hpp"
 #include "gpumap/error.hpp"
 #include "gpumap/result_blocks.hpp"
 #include "kernel/cache/code_cache.hpp"
@@ -42,6 +43,7 @@ std::unique_ptr<Nvrtc> open() {
   auto nvrtc = std::make_unique<Nvrtc>();
   nvrtc->found = open_nvrtc();
   if (!nvrtc->found.library) {
+    check_descriptors("NVRTC", "opening it");
     throw Error(ErrorCode::no_driver,
                 fmt::format("NVRTC not found (looked for {}): install NVRTC (cuda-nvrtc of the CUDA Toolkit), set "
                             "GPUMAP_NVRTC_PATH to its folder, or use a .cubin or .comp kernel",
