@@ -259,6 +259,8 @@ using Stage = vk::PipelineStageFlagBits;
 constexpr std::uint64_t staging_bytes = 4U << 20U;
 /// For a copy, which takes a millisecond where it does not stand behind a kernel that does not end.
 constexpr std::uint64_t longest_copy_s = 60;
+/// Blocks that are kept for the next copies. Seldom do more threads copy at a time.
+constexpr std::size_t most_idle = 4;
 
 /// What a copy waits for, and what waits for it.
 struct Barriers {
@@ -334,29 +336,39 @@ VulkanStaging::~VulkanStaging() = default;
 
 void VulkanStaging::copy(std::size_t bytes, const char* what,
                          const std::function<void(Block& block, std::size_t at, std::size_t bytes)>& chunk) {
-  const std::lock_guard lock(mutex_);
+  // Not under the lock: a copy that does not end keeps nobody else waiting.
+  std::unique_ptr<Block> block = take();
   try {
-    if (!block_) block_ = std::make_unique<Block>(context_);
+    if (!block) block = std::make_unique<Block>(context_);
     for (std::size_t at = 0; at < bytes; at += staging_bytes) {
-      chunk(*block_, at, std::min<std::size_t>(bytes - at, staging_bytes));
+      chunk(*block, at, std::min<std::size_t>(bytes - at, staging_bytes));
     }
   } catch (const vk::SystemError& error) {
-    let_go();
+    let_go(std::move(block));
     context_.fail(error, what);
   } catch (const Error&) {
-    if (block_ && block_->running) let_go();
+    let_go(std::move(block));
     throw;
   }
+  const std::lock_guard lock(mutex_);
+  if (idle_.size() < most_idle) idle_.push_back(std::move(block));
 }
 
-/// Half-used: the next copy makes it anew.
-void VulkanStaging::let_go() {
-  if (block_ && block_->running) {
-    const auto last = std::make_shared<LastCopy>(std::move(block_));
-    keep_for_good(last);
-    context_.stuck_work().note(Fence(last, 1), "a copy between the GPU and the host");
-  }
-  block_.reset();
+/// Null: none is idle.
+std::unique_ptr<VulkanStaging::Block> VulkanStaging::take() {
+  const std::lock_guard lock(mutex_);
+  if (idle_.empty()) return nullptr;
+  std::unique_ptr<Block> block = std::move(idle_.back());
+  idle_.pop_back();
+  return block;
+}
+
+/// Half-used: none of the next copies takes it.
+void VulkanStaging::let_go(std::unique_ptr<Block> block) {
+  if (!block || !block->running) return;
+  const auto last = std::make_shared<LastCopy>(std::move(block));
+  keep_for_good(last);
+  context_.stuck_work().note(Fence(last, 1), "a copy between the GPU and the host");
 }
 
 void VulkanStaging::download(VkBuffer buffer, std::uint64_t offset, std::span<std::byte> to) {

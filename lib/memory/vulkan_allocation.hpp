@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <vector>
 
 #include "device/budget.hpp"
 #include "device/vulkan_device.hpp"
@@ -52,8 +53,8 @@ struct VulkanAllocation {
 
 class VulkanContext;
 
-/// Copies between device memory and ordinary host memory through a CPU-cached staging buffer, made at the first copy
-/// and kept. Thread safety: copies from several threads take turns.
+/// Copies between device memory and ordinary host memory through CPU-cached staging buffers: one for each copy that is
+/// under way, made when it is first needed and kept. Thread safety: every member from any thread.
 class VulkanStaging {
  public:
   explicit VulkanStaging(VulkanContext& context);
@@ -68,14 +69,15 @@ class VulkanStaging {
  private:
   struct Block;
   class LastCopy;
-  void let_go();
+  [[nodiscard]] std::unique_ptr<Block> take();
+  void let_go(std::unique_ptr<Block> block);
   /// Call `chunk` with the block, where the chunk starts and its size, until `bytes` are done.
   void copy(std::size_t bytes, const char* what,
             const std::function<void(Block& block, std::size_t at, std::size_t bytes)>& chunk);
 
   VulkanContext& context_;
   std::mutex mutex_;
-  std::unique_ptr<Block> block_;
+  std::vector<std::unique_ptr<Block>> idle_;
 };
 
 }  // namespace gpumap

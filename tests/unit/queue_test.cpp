@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <cstdlib>
 #include <functional>
 #include <random>
@@ -161,6 +162,39 @@ TEST(Staging, KeepsWhatACopyUsesThatDoesNotEnd) {
     ASSERT_LT(Clock::now(), latest);
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
+  EXPECT_EQ(validation_message_count(), 0U);
+}
+
+// Nor does it keep others from their copies, which have ends of their own.
+TEST(Staging, CopiesWaitForNoOther) {
+  static std::atomic<int> waiting;
+  static PFN_vkWaitForFences wait = nullptr;
+  waiting = 0;
+  const auto device = Device::open();
+  auto& calls = calls_of(*std::dynamic_pointer_cast<GpuDevice>(device)->vulkan());
+  const auto memory = device->allocate({.placement = Placement::device, .bytes = 1000}, Backend::vulkan);
+  Gate gate(device);
+  const auto queue = device->create_queue(Backend::vulkan);
+  EXPECT_EQ(queue->wait(gate.fence(), test::never), WaitResult::ready);
+  queue->clear(*memory, 0, 1000);
+  const Fence end = queue->submit();
+  wait = calls.vkWaitForFences;
+  calls.vkWaitForFences = [](VkDevice on, std::uint32_t count, const VkFence* fences, VkBool32 all, std::uint64_t ns) {
+    ++waiting;
+    return wait(on, count, fences, all, ns);
+  };
+  std::vector<std::byte> of_one(1000, std::byte{7}), of_other = of_one;
+  std::thread one([&] { memory->download(0, of_one); }), other([&] { memory->download(0, of_other); });
+  for (const Deadline latest = Clock::now() + std::chrono::seconds(10); waiting != 2 && Clock::now() < latest;)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_EQ(waiting, 2);
+  gate.open();
+  one.join();
+  other.join();
+  calls.vkWaitForFences = wait;
+  EXPECT_EQ(of_one, std::vector<std::byte>(1000));
+  EXPECT_EQ(of_other, of_one);
+  EXPECT_EQ(end.wait_for(std::chrono::minutes(1)), WaitResult::ready);
   EXPECT_EQ(validation_message_count(), 0U);
 }
 
