@@ -11,7 +11,7 @@ Residents::Residents(std::uint32_t multiprocessors)
     : multiprocessors_(multiprocessors), watched_(std::getenv("NV_SANITIZER_INJECTION_PORT_BASE") != nullptr) {}
 
 std::optional<Residents::Room> Residents::come(Guest& guest, std::uint32_t multiprocessors, bool shares,
-                                               const std::function<bool()>& given_up) {
+                                               const std::function<bool()>& given_up, std::uint32_t priority) {
   std::unique_lock lock(mutex_);
   // The driver answers such a call within milliseconds of the last guest's leaving. One that takes longer waits for a
   // kernel that no guest runs, and may never return.
@@ -31,7 +31,7 @@ std::optional<Residents::Room> Residents::come(Guest& guest, std::uint32_t multi
   }
   const bool crowded = all >= multiprocessors_ || mixed || demanded;
   if (crowded) ask_all_to_leave();
-  present_.push_back({&guest, multiprocessors, shares});
+  present_.push_back({&guest, multiprocessors, shares, priority});
   return demanded ? Room::demanded : crowded ? Room::crowded : Room::free;
 }
 
@@ -48,6 +48,15 @@ std::vector<Fence> Residents::waits_of_others(const Guest& guest) const {
     if (one.guest != &guest) made.push_back(one.guest->waits());
   }
   return made;
+}
+
+bool Residents::is_behind_other_priorities(const Guest& guest) const {
+  const std::lock_guard lock(mutex_);
+  const auto own =
+      std::ranges::find_if(present_, [&](const Present& one) { return one.guest == &guest && !one.leaves; });
+  return own != present_.end() && std::any_of(present_.begin(), own, [&](const Present& one) {
+           return one.guest != &guest && one.priority != own->priority && !(one.leaves && one.guest->has_left());
+         });
 }
 
 void Residents::leave(Guest& guest) noexcept {

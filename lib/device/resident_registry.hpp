@@ -49,10 +49,13 @@ class Residents {
   /// not room for all, because together they leave no multiprocessor free or because of a Demand, asks the others to
   /// leave. Empty, and it does not come, where the wait is `given_up`.
   [[nodiscard]] std::optional<Room> come(Guest& guest, std::uint32_t multiprocessors, bool shares,
-                                         const std::function<bool()>& given_up = nullptr);
+                                         const std::function<bool()>& given_up = nullptr, std::uint32_t priority = 0);
   /// For a kernel that came crowded: where those that were there before may wait on the GPU. It is to begin behind
   /// that, for the first of its blocks may take the last multiprocessor, and wait for the rest.
   [[nodiscard]] std::vector<Fence> waits_of_others(const Guest& guest) const;
+  /// Likewise: one of another priority came before it and has not left. It is to begin behind that, too: of two such
+  /// kernels the GPU may begin some blocks each, which wait for the rest of them on each other's multiprocessors.
+  [[nodiscard]] bool is_behind_other_priorities(const Guest& guest) const;
   /// It was told to leave, or was not launched. From here on nobody asks it, and it counts until it has_left().
   void leave(Guest& guest) noexcept;
   /// It is no more, and nobody is asked for it.
@@ -106,6 +109,7 @@ class Residents {
     Guest* guest;
     std::uint32_t multiprocessors;
     bool shares;
+    std::uint32_t priority;
     bool leaves = false;  ///< it was told to
   };
   void ask_all_to_leave() const noexcept;  ///< with the lock

@@ -91,8 +91,8 @@ struct ResidentOptions {
 /// A queue whose kernels, ResidentKernels all, stay on the GPU between frames: what is asked for reaches them by a
 /// doorbell (queue/turn.h), without a driver call. It takes copies and fills between launches. No spans.
 /// Precondition: device->cuda()->stream_memory(). Throws as create_cuda_queue(). launch(), copy() and clear() wait
-/// where more is under way than it has room for, without a lock, launch() while others have to have the GPU, too; they
-/// may throw QueueCancelled.
+/// where more is under way than it has room for, without a lock, launch() while others have to have the GPU, too, and
+/// for a minute at most where those do not leave; they may throw QueueCancelled.
 [[nodiscard]] std::unique_ptr<Queue> create_resident_queue(std::shared_ptr<GpuDevice> device,
                                                            const ResidentOptions& options);
 

@@ -31,7 +31,8 @@ Stay::Stay(const CudaContext& context, std::shared_ptr<CudaTimeline> timeline, W
       residents_(context.residents()),
       limited_(context.attribute(CU_DEVICE_ATTRIBUTE_KERNEL_EXEC_TIMEOUT) != 0),
       idle_(options.idle),
-      longest_(limited_ ? std::min<std::chrono::nanoseconds>(options.stay, longest_with_time_limit) : options.stay) {
+      longest_(limited_ ? std::min<std::chrono::nanoseconds>(options.stay, longest_with_time_limit) : options.stay),
+      priority_(options.cuda.priority) {
   const bool shares = timeline_->multiprocessors() != 0;
   multiprocessors_ = shares ? timeline_->multiprocessors()
                             : static_cast<std::uint32_t>(context_.attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
@@ -58,8 +59,8 @@ void Stay::prepare(const ResidentKernel& kernel, const Grid& grid, const std::fu
   threads_ = grid.threads;
   room_ = room_for(kernel);
   blocks_ = std::min(wanted(grid), room_);
-  const auto found =
-      residents_.come(*this, std::min(blocks_, multiprocessors_), timeline_->multiprocessors() != 0, given_up);
+  const auto found = residents_.come(*this, std::min(blocks_, multiprocessors_), timeline_->multiprocessors() != 0,
+                                     given_up, priority_);
   if (!found) throw QueueCancelled();
   found_ = *found;
 }

@@ -77,6 +77,7 @@ class Stay final : private Residents::Guest {
   [[nodiscard]] bool waits_until(std::uint64_t value);
   /// Of one that is_crowded(): what it is to be launched behind.
   [[nodiscard]] std::vector<Fence> waits_of_others() const { return residents_.waits_of_others(*this); }
+  [[nodiscard]] bool is_behind_other_priorities() const { return residents_.is_behind_other_priorities(*this); }
   void note_use() noexcept { used_ = true; }
   /// Idle or there for long enough, or asked to leave. `posted`: its timeline's value when nothing is left to do.
   [[nodiscard]] bool is_over(Clock::time_point now, std::uint64_t posted);
@@ -98,6 +99,7 @@ class Stay final : private Residents::Guest {
   Residents& residents_;
   const bool limited_;  ///< the GPU limits the time of kernels
   const std::chrono::nanoseconds idle_, longest_;
+  const std::uint32_t priority_;
   std::uint32_t multiprocessors_ = 0, max_blocks_ = 0;
   mutable std::mutex waits_mutex_;      ///< between who asks it to leave and a wait that begins
   std::uint64_t waits_ = 0;             ///< value of the timeline until which it may wait on the GPU

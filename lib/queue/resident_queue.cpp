@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -11,6 +12,7 @@
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -129,6 +131,9 @@ namespace {
 constexpr std::uint64_t slots = TurnRing::slots;
 /// Two that leave: see find_room().
 constexpr std::uint64_t reserve = 2;
+/// For kernels of others.
+constexpr std::chrono::seconds longest_wait{60};
+constexpr std::chrono::microseconds look_again{100};
 /// A turn each at most, at once.
 constexpr std::size_t most_awaited = slots / 2;
 static_assert(most_awaited + 1 + reserve <= slots);
@@ -328,11 +333,11 @@ class ResidentQueue final : public Queue {
     leave();
     try {
       stay_.prepare(kernel, grid, [this] { return is_given_up(); });
+      if (stay_.is_crowded()) come_behind_others();
       if (by_stream || stay_.is_crowded()) {
         const CudaContext::Scope scope(context_);
         wait_on_stream();
       }
-      if (stay_.is_crowded()) come_behind_others();
       stay_.launch(kernel, turns_.residence(posted_, timeline_->word()));
     } catch (...) {
       stay_.end();
@@ -341,14 +346,25 @@ class ResidentQueue final : public Queue {
     stream_used_ = false;  // what was there comes before the kernel
   }
 
-  /// So that no block of it stands where one is to run that they wait for.
+  /// So that no block of it stands where one is to run that they wait for, or one of theirs. They may wait for ever,
+  /// for another pipeline's kernel, so the CPU waits: no kernel of this queue is there, and nobody needs the lock.
   void come_behind_others() {
-    if (context_.stuck()) return;  // they may wait for ever
-    const CudaContext::Scope scope(context_);
-    for (const Fence& waits : stay_.waits_of_others()) {
-      const auto timeline = std::static_pointer_cast<CudaTimeline>(waits.timeline());
-      keep(timeline, posted_ + 1);  // also one that has ended: it is not to go while the lock is held
-      if (!waits.signalled()) timeline->make_wait(timeline_->stream(), waits.value());
+    const std::vector<Fence> all = stay_.waits_of_others();
+    for (const Fence& one : all) keep(one.timeline(), posted_ + 1);  // none is to go while the lock is held
+    const auto are_in_the_way = [&] {
+      return std::ranges::any_of(all, [](const Fence& one) { return !one.signalled(); }) ||
+             stay_.is_behind_other_priorities();
+    };
+    for (const Deadline end = Clock::now() + longest_wait; are_in_the_way() && !context_.stuck();
+         std::this_thread::sleep_for(look_again)) {
+      device_->check_alive();
+      if (is_given_up()) throw QueueCancelled();
+      if (Clock::now() < end) continue;
+      throw Error(
+          ErrorCode::io,
+          fmt::format("kernel {} found no room on {} for {} s: another kernel that stays there, or what that one "
+                      "waits for, does not end: end that one",
+                      last_kernel_, context_.gpu_name(), longest_wait.count()));
     }
   }
   /// The next turn may wait on the GPU for what is to be waited for. It is posted at once.

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -47,11 +48,16 @@ inline void wait_for(std::uint64_t address, std::uint64_t value) {
   while (seen(address) < value) std::this_thread::yield();
 }
 
-/// Each takes one block.
-inline void take_multiprocessor() {
+/// Each takes one block, the more urgent ones first. `priority` as CUDA counts.
+inline void take_multiprocessor(int priority) {
+  static std::array<std::atomic<int>, 6> waiting{};
+  auto* const own = &waiting.at(static_cast<std::size_t>(-priority));
+  ++*own;
   for (int now = held;; std::this_thread::yield(), now = held) {
-    if (now < multiprocessors && held.compare_exchange_strong(now, now + 1)) return;
+    if (std::any_of(own + 1, waiting.data() + waiting.size(), [](const auto& others) { return others != 0; })) continue;
+    if (now < multiprocessors && held.compare_exchange_strong(now, now + 1)) break;
   }
+  --*own;
 }
 
 /// One block of lib/kernel/resident/resident.h.
@@ -116,12 +122,12 @@ class ResidentQueueTest : public ::testing::Test {
       const auto residence = *static_cast<const gpumap_residence*>(arguments[0]);
       ++launches;
       blocks_there = static_cast<int>(blocks);
-      fake_cuda::of(stream).push([=] {
+      fake_cuda::of(stream).push([=, priority = fake_cuda::of(stream).priority] {
         ++present;
         std::vector<std::thread> threads;
         for (unsigned self = 0; self < blocks; ++self) {
           threads.emplace_back([=] {
-            take_multiprocessor();
+            take_multiprocessor(priority);
             stay(*reinterpret_cast<const Body*>(function), residence, self, blocks);
             --held;
           });
