@@ -64,6 +64,7 @@ class ConnectedRing final : public RingCore {
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
         continue;
       }
+      if (std::exchange(dropped_end_, false)) return GPUMAP_END;
       ReadLease lease;
       switch (consumer_->next(lease, frame, deadline)) {
         case LinkNext::frame:
@@ -93,12 +94,21 @@ class ConnectedRing final : public RingCore {
     consumer_->interrupt();
     const std::lock_guard lock(taking_);
     --drops_;
+    const auto slots = [this] {
+      const auto ring = consumer_->ring();
+      return ring ? ring->slots() : 1;
+    };
     LinkFrame frame;
-    for (;;) {
+    // At most one round, as in one process: a producer that goes on publishing does not keep us here.
+    for (std::uint32_t left = slots(); left != 0;) {
       ReadLease lease;
       const LinkNext next = consumer_->next(lease, frame, Deadline{});
-      if (next == LinkNext::message) static_cast<void>(read(frame.message));
-      if (next == LinkNext::ring) ++rings_;
+      if (next == LinkNext::frame) --left;
+      if (next == LinkNext::message) dropped_end_ = read(frame.message) || dropped_end_;
+      if (next == LinkNext::ring) {
+        ++rings_;
+        left = slots();
+      }
       if (next == LinkNext::timeout || next == LinkNext::closed) return;
     }
   }
@@ -143,9 +153,10 @@ class ConnectedRing final : public RingCore {
 
   LinkConsumerOptions link_;
   std::shared_ptr<Device> device_;
-  std::mutex taking_;          ///< of stream_, and of next()
+  std::mutex taking_;          ///< of stream_, of dropped_end_, and of next()
   std::atomic<int> drops_{0};  ///< calls of drop_queued() that wait for it
   StreamState stream_;
+  bool dropped_end_ = false;  ///< the stream ended behind what was dropped: the next take() tells it
   std::atomic<std::uint64_t> taken_{0};
   std::atomic<std::uint32_t> rings_{1};
   std::shared_ptr<LinkConsumer> consumer_;

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Rings of gpumap.h between processes: here both sides in one, and a producer that is killed.
+#include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <cstdint>
 #include <cstring>
 #include <future>
 #include <thread>
@@ -141,6 +143,23 @@ TEST_F(CLink, TheEndComesBehindTheLastFrame) {
   EXPECT_OK(gpumap_ring_close(ring));
 }
 
+// It is no frame: who drops what is queued hears of it all the same.
+TEST_F(CLink, TheEndIsNotDropped) {
+  gpumap_ring ring = this->ring(1000, 4);
+  gpumap_server server = serve(ring);
+  gpumap_ring far = connect();
+  ASSERT_OK(gpumap_server_wait_for_client(server, long_ns));
+  send(ring, random_frame(1000, 1));
+  EXPECT_OK(gpumap_ring_end(ring));
+  EXPECT_OK(gpumap_ring_drop_queued(far));
+  gpumap_slot slot = nullptr;
+  EXPECT_EQ(gpumap_ring_take(far, long_ns / 60, &slot), GPUMAP_END);
+  EXPECT_EQ(gpumap_ring_take(far, 0, &slot), GPUMAP_TIMEOUT) << "another stream may follow";
+  EXPECT_OK(gpumap_ring_close(far));
+  EXPECT_OK(gpumap_server_close(server));
+  EXPECT_OK(gpumap_ring_close(ring));
+}
+
 TEST_F(CLink, AProducerThatIsKilledLeavesWhatIsHeld) {
   Child producer({path_, "3"}, "c_link_peer");
   gpumap_ring far = connect();
@@ -240,6 +259,39 @@ TEST_F(CLink, DropsBesideAThreadThatWaits) {
   drops.get();
   EXPECT_EQ(content_of(slot), random_frame(100, 1));
   EXPECT_OK(gpumap_slot_release(slot, nullptr));
+  EXPECT_OK(gpumap_ring_close(far));
+  EXPECT_OK(gpumap_server_close(server));
+  EXPECT_OK(gpumap_ring_close(ring));
+}
+
+// What is published meanwhile keeps nobody in the call: a round of the ring is all that can have been queued.
+TEST_F(CLink, DropsOneRoundBesideAProducerThatGoesOn) {
+  constexpr unsigned slots = 4;
+  gpumap_ring ring = this->ring(100, slots);
+  gpumap_server server = serve(ring);
+  gpumap_ring far = connect();
+  ASSERT_OK(gpumap_server_wait_for_client(server, long_ns));
+  auto producing = std::async(std::launch::async, [&] {
+    gpumap_slot slot = nullptr;
+    while (gpumap_ring_acquire(ring, GPUMAP_WHEN_FULL_WAIT, GPUMAP_FOREVER, &slot) == GPUMAP_OK)
+      EXPECT_OK(gpumap_slot_publish(slot, nullptr, nullptr, 0));
+  });
+  const auto next_number = [&] {
+    gpumap_slot slot = take(far);
+    auto info = GPUMAP_INIT(gpumap_frame_info);
+    EXPECT_OK(gpumap_slot_get_frame(slot, &info));
+    EXPECT_OK(gpumap_slot_release(slot, nullptr));
+    return info.sequence;
+  };
+  std::uint64_t most = 0;
+  for (int i = 0; i < 500; ++i) {
+    const std::uint64_t before = next_number();
+    EXPECT_OK(gpumap_ring_drop_queued(far));
+    most = std::max(most, next_number() - before - 1);
+  }
+  EXPECT_LE(most, slots);
+  EXPECT_OK(gpumap_ring_stop(ring));
+  producing.get();
   EXPECT_OK(gpumap_ring_close(far));
   EXPECT_OK(gpumap_server_close(server));
   EXPECT_OK(gpumap_ring_close(ring));
