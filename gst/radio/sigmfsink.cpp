@@ -24,6 +24,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <gst/base/gstbasesink.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -32,6 +33,7 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <filesystem>
 #include <iterator>
 #include <memory>
 #include <optional>
@@ -70,17 +72,18 @@ struct Settings {
               problem == ENOSPC ? "make room on the disk" : "see to location and its permissions");
 }
 
-/// A file that is written from its beginning.
+/// A file that is written from its beginning, once what was there is cleared.
 class OutputFile {
  public:
   /// Throws Error.
   explicit OutputFile(std::string path)
       // Without waiting for who reads from a pipe.
-      : path_(std::move(path)),
-        descriptor_(open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK, 0666)) {
+      : path_(std::move(path)), descriptor_(open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666)) {
     if (descriptor_ < 0 && errno != ENXIO) fail_to_write(path_, errno);
     struct stat found {};
-    if (descriptor_ >= 0 && fstat(descriptor_, &found) == 0 && !S_ISFIFO(found.st_mode)) return;
+    const bool is_open = descriptor_ >= 0 && fstat(descriptor_, &found) == 0;
+    is_device_ = is_open && !S_ISREG(found.st_mode);
+    if (is_open && !S_ISFIFO(found.st_mode)) return;
     if (descriptor_ >= 0) close(descriptor_);
     throw Error(ErrorCode::open_write, path_ + " is a pipe", "set the location of a file");
   }
@@ -88,6 +91,19 @@ class OutputFile {
   OutputFile(const OutputFile&) = delete;
   OutputFile& operator=(const OutputFile&) = delete;
 
+  /// Throws Error where a sigmfsrc has the file, by whatever name: it locks what it reads. File systems without locks
+  /// cannot tell.
+  void check_unread() const {
+    if (is_device_ || flock(descriptor_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
+    throw Error(ErrorCode::busy, path_ + " is being read by sigmfsrc, or written by another sigmfsink",
+                "set another location, or end that first");
+  }
+  /// From now on others may read it, and may not clear it. Throws Error.
+  void clear() const {
+    if (is_device_) return;
+    (void)flock(descriptor_, LOCK_SH | LOCK_NB);
+    if (ftruncate(descriptor_, 0) != 0) fail_to_write(path_, errno);
+  }
   /// Throws Error.
   void write(std::span<const std::byte> bytes) const {
     while (!bytes.empty()) {
@@ -101,14 +117,14 @@ class OutputFile {
  private:
   std::string path_;
   int descriptor_;
+  bool is_device_ = false;  ///< it has no content of its own
 };
 
 /// One recording that is written. Of the streaming thread, and of changes of state while there is none.
 class Writer {
  public:
   /// Throws Error.
-  Writer(const std::string& base, bool hashes)
-      : meta_path_(base + ".sigmf-meta"), data_((forget(meta_path_), base + ".sigmf-data")) {
+  Writer(const std::string& base, bool hashes) : meta_path_(base + ".sigmf-meta"), data_(base + ".sigmf-data") {
     if (hashes) hash_.reset(g_checksum_new(G_CHECKSUM_SHA512));
   }
 
@@ -119,12 +135,14 @@ class Writer {
   void begin_capture() { begins_ = true; }
   /// Throws Error.
   void add(GstBuffer* buffer);
+  /// Removes an older recording, once. Called when samples come: a sigmfsrc upstream has opened its recording by then.
+  /// Throws Error where somebody reads that.
+  void replace_older();
   /// Throws Error.
   void write_metadata();
+  [[nodiscard]] bool has_begun() const { return has_begun_; }
 
  private:
-  /// An older recording of this name has other samples.
-  static void forget(const std::string& path) { (void)std::remove(path.c_str()); }
   void note_capture(GstBuffer* buffer);
   void note_annotations(GstBuffer* buffer);
   void write_samples(std::span<const std::byte> bytes);
@@ -140,11 +158,21 @@ class Writer {
   SigmfMetadata metadata_{.recorder = "gpumap " GPUMAP_VERSION};
   std::optional<double> caps_frequency_;
   bool has_caps_ = false;
+  bool has_begun_ = false;  ///< the files are of this recording
   bool begins_ = true;
   std::uint64_t samples_ = 0;
   std::vector<std::byte> rest_;  ///< the beginning of a sample that ends in the next buffer
   gint64 next_write_ = 0;        ///< of metadata: monotonic microseconds
 };
+
+void Writer::replace_older() {
+  if (has_begun_) return;
+  data_.check_unread();
+  if (std::filesystem::exists(meta_path_)) OutputFile(meta_path_).check_unread();
+  (void)std::remove(meta_path_.c_str());  // it has other samples
+  data_.clear();
+  has_begun_ = true;
+}
 
 void Writer::set_caps(const GstCaps* caps) {
   const GstStructure* fields = gst_caps_get_structure(caps, 0);
@@ -257,6 +285,7 @@ void Writer::write_samples(std::span<const std::byte> bytes) {
 }
 
 void Writer::add(GstBuffer* buffer) {
+  replace_older();
   note_capture(buffer);
   note_annotations(buffer);
   GstMapInfo map;
@@ -285,7 +314,9 @@ void Writer::write_metadata() {
                    [](const auto& one, const auto& other) { return one.sample_start < other.sample_start; });
   const std::string text = gpumap::gst::to_json(metadata_);
   const std::string fresh = meta_path_ + ".new";
-  OutputFile(fresh).write(std::as_bytes(std::span(text)));
+  const OutputFile file(fresh);
+  file.clear();
+  file.write(std::as_bytes(std::span(text)));
   if (std::rename(fresh.c_str(), meta_path_.c_str()) != 0) fail_to_write(meta_path_, errno);
   // Of a recording with many captures it takes long: a twentieth of the time at most.
   const gint64 end = g_get_monotonic_time();
@@ -342,7 +373,7 @@ bool begin(GstBaseSink* base) {
 
 void end(GstBaseSink* base) {
   const std::unique_ptr<Writer> writer = std::move(state_of(base).writer);
-  (void)did(base, [&] { writer->write_metadata(); });
+  if (writer->has_begun()) (void)did(base, [&] { writer->write_metadata(); });
 }
 
 /// GstBaseSink's start() is that of READY, in which location may still be set.
@@ -374,7 +405,10 @@ gboolean event(GstBaseSink* base, GstEvent* event) {
     gst_event_parse_tag(event, &tags);
     writer.add_tags(tags);
   } else if (GST_EVENT_TYPE(event) == GST_EVENT_EOS) {
-    fine = did(base, [&] { writer.write_metadata(); });
+    fine = did(base, [&] {
+      writer.replace_older();
+      writer.write_metadata();
+    });
   }
   const gboolean taken = GST_BASE_SINK_CLASS(gst_sigmf_sink_parent_class)->event(base, event);
   return static_cast<gboolean>(fine && taken != FALSE);

@@ -25,6 +25,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <gst/base/gstbasesrc.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -82,7 +83,7 @@ struct Recording {
   SigmfMetadata metadata;
   SigmfLayout layout;
   std::string data_path;
-  File file;
+  File file, metadata_file;
   std::uint64_t samples = 0;   ///< of the layout, fewer once the file turns out to be shorter
   std::uint64_t position = 0;  ///< the next sample
   bool sought = true;          ///< nothing was read from `position` on yet
@@ -129,6 +130,7 @@ void open_recording(Recording& recording, const std::string& location) {
   }
   const std::string base = gpumap::gst::sigmf_base(location);
   recording.metadata = gpumap::gst::read_sigmf(base + ".sigmf-meta");
+  recording.metadata_file.descriptor = open((base + ".sigmf-meta").c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   recording.data_path = data_path_of(base, recording.metadata);
   recording.file.descriptor = open(recording.data_path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (recording.file.descriptor < 0) {
@@ -149,6 +151,10 @@ void open_recording(Recording& recording, const std::string& location) {
   recording.layout =
       gpumap::gst::lay_out(recording.metadata, static_cast<std::uint64_t>(found.st_size), recording.data_path);
   recording.samples = recording.layout.samples;
+  // A sigmfsink replaces nothing that is locked. Where that fails, its recording is being written.
+  for (const File* const one : {&recording.file, &recording.metadata_file}) {
+    (void)flock(one->descriptor, LOCK_SH | LOCK_NB);
+  }
   (void)posix_fadvise(recording.file.descriptor, 0, 0, POSIX_FADV_SEQUENTIAL);
 }
 

@@ -647,6 +647,44 @@ TEST_F(SigmfWritten, HashesAndTags) {
   EXPECT_EQ(made().annotations[0].label + made().annotations[0].comment, "beginof it");
 }
 
+// By whatever name, and whichever of its files: what is read stays as it is.
+TEST_F(SigmfWritten, ARecordingThatIsReadIsNotReplaced) {
+  const Data data = random_data(8UL * 10'000, 44);
+  record(cf32, data);
+  const Data described = file("x.sigmf-meta");
+  std::filesystem::create_symlink("x.sigmf-data", path("symbolic.sigmf-data"));
+  std::filesystem::create_hard_link(path("x.sigmf-data"), path("hard.sigmf-data"));
+  for (const char* name : {"x.sigmf-meta", "./x", "symbolic", "hard"}) {
+    pipeline_.emplace(source("block-samples=100") + " ! sigmfsink location=" + path(name));
+    EXPECT_THAT(pipeline_->run(), AllOf(HasSubstr(".sigmf-data is being read"), HasSubstr("set another location")))
+        << name;
+    pipeline_->stop();
+    EXPECT_TRUE(file("x.sigmf-data") == data && file("x.sigmf-meta") == described) << name;
+  }
+  std::filesystem::rename(path("x.sigmf-data"), path("x.wav"));
+  describe(std::string(R"("core:dataset":"x.wav",)") + cf32, "");
+  pipeline_.emplace(source() + " ! sigmfsink location=" + path("x"));
+  EXPECT_THAT(pipeline_->run(), HasSubstr("x.sigmf-meta is being read"));
+  EXPECT_TRUE(joined(play_plain()) == data);
+  // What is written is read meanwhile, and replaced by nobody; later it is.
+  start("format=U8,channels=2,rate=48000");
+  give(part(data, 0, 64));
+  ASSERT_TRUE(eventually([&] { return std::filesystem::exists(path("y.sigmf-meta")); }));
+  {
+    Pipeline reader("sigmfsrc location=" + path("y") + " ! appsink name=out sync=false");
+    ASSERT_TRUE(reader.set_state(GST_STATE_PLAYING) != GST_STATE_CHANGE_FAILURE);
+    EXPECT_TRUE(data_of(buffer_of(pull(reader.appsink()))) == part(data, 0, 64));
+    Pipeline other("audiotestsrc ! sigmfsink location=" + path("y"));
+    EXPECT_THAT(other.run(), HasSubstr("written by another sigmfsink"));
+  }
+  EXPECT_EQ(end(), "eos");
+  EXPECT_TRUE(file("y.sigmf-data") == part(data, 0, 64));
+  start("format=U8,channels=2,rate=48000");
+  give(part(data, 64, 96));
+  EXPECT_EQ(end(), "eos");
+  EXPECT_TRUE(file("y.sigmf-data") == part(data, 64, 96));
+}
+
 // A run is a recording: READY touches nothing yet, takes another location, and the next run has its own caps.
 TEST_F(SigmfWritten, EachRunBeginsItsRecording) {
   const Data old = random_data(100, 43);
