@@ -552,7 +552,8 @@ bool Inlet::follow(const std::shared_ptr<LinkConsumer>& connection) {
   for (LinkNext next = LinkNext::timeout; !stopping_ && next != LinkNext::closed;) {
     std::optional<LinkNext> left;
     next = LinkNext::timeout;
-    if (far_->await_turn(second_look, left)) next = left ? *left : this->next(consumer);
+    // In a flush the src takes nothing, and the end of the flush would wait until it has been away for a while.
+    if (flushing_ || far_->await_turn(second_look, left)) next = left ? *left : this->next(consumer);
     if (next == LinkNext::message) read(frame_.message);
     if (next == LinkNext::ring) begin_ring(consumer);
     if (next == LinkNext::timeout) tell_if_passed_over(consumer);

@@ -3,7 +3,9 @@
 // with it; whose events count, and what a producer that does not answer costs.
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cmath>
 #include <future>
 #include <limits>
@@ -100,6 +102,22 @@ TEST_F(LinkUpstream, ASeekFlushesAndBeginsElsewhere) {
   }
   EXPECT_TRUE(seen.comes(GST_EVENT_FLUSH_START) && seen.comes(GST_EVENT_FLUSH_STOP));
   EXPECT_EQ(consumer.error(), "");
+}
+
+// The src takes nothing within a flush: the end does not wait until it has been away for a while.
+TEST_F(LinkUpstream, AFlushIsOverAsSoonAsItsEndIsThere) {
+  Pipeline producer(from_video());
+  start(producer);
+  Pipeline consumer("gpumapsrc " + socket() + " ! fakesink sync=false");
+  Watch watch;
+  start(consumer);
+  Time shortest = patience;
+  for (int i = 0; i < 20; ++i) {
+    const auto begin = std::chrono::steady_clock::now();
+    ASSERT_TRUE(eventually([&] { return seek(consumer, i * GST_SECOND); }));
+    shortest = std::min(shortest, std::chrono::duration_cast<Time>(std::chrono::steady_clock::now() - begin));
+  }
+  EXPECT_LT(shortest, 10ms);
 }
 
 // As demuxers of bytes do: the thread has the locks that the flush takes, and the flush is over when the seek returns.
