@@ -190,8 +190,10 @@ void CudaContext::add(const std::shared_ptr<CudaTimeline>& timeline) const {
   timelines_.push_back(timeline);
 }
 
-bool CudaContext::settles(std::chrono::nanoseconds longest) const noexcept {
+bool CudaContext::settles(std::chrono::nanoseconds longest, const std::atomic<bool>* cancel) const noexcept {
   const auto until = Clock::now() + longest;
+  const std::atomic<bool> never{false};
+  if (cancel == nullptr) cancel = &never;
   try {
     if (stuck()) return false;
     std::vector<std::shared_ptr<CudaTimeline>> all;
@@ -204,7 +206,9 @@ bool CudaContext::settles(std::chrono::nanoseconds longest) const noexcept {
     bool settled = true;
     for (const auto& timeline : all) {
       const Fence end(timeline, timeline->due());
-      if (end.wait_for(until - Clock::now()) == WaitResult::ready) continue;
+      const WaitResult waited = end.wait(*cancel, until);
+      if (waited == WaitResult::ready) continue;
+      if (waited == WaitResult::cancelled) return false;
       end.give_up({});
       settled = false;
     }
@@ -214,11 +218,12 @@ bool CudaContext::settles(std::chrono::nanoseconds longest) const noexcept {
   }
 }
 
-void CudaContext::wait_while_stuck(std::chrono::nanoseconds longest) const {
+void CudaContext::wait_while_stuck(std::chrono::nanoseconds longest, const std::atomic<bool>* cancel) const {
   constexpr std::chrono::milliseconds step(2);
   const auto until = Clock::now() + longest;
-  static_cast<void>(settles(longest));
+  static_cast<void>(settles(longest, cancel));
   for (std::string work = stuck_.running(); !work.empty(); work = stuck_.running()) {
+    if (cancel != nullptr && *cancel) return;
     if (Clock::now() >= until) {
       throw Error(ErrorCode::io,
                   fmt::format("{} still runs on {} {} s after others wanted to load code, which the driver does once "

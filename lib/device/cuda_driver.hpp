@@ -104,10 +104,11 @@ class CudaContext {
   /// Queues' work counts from here on as what such a call may wait for.
   void add(const std::shared_ptr<CudaTimeline>& timeline) const;
   /// Before such a call: wait until all that was submitted so far has ended, for `longest` at most. False: some of it
-  /// still runs, and is given up.
-  [[nodiscard]] bool settles(std::chrono::nanoseconds longest) const noexcept;
+  /// still runs, and is given up; or `cancel` (null: nobody does) was set.
+  [[nodiscard]] bool settles(std::chrono::nanoseconds longest,
+                             const std::atomic<bool>* cancel = nullptr) const noexcept;
   /// Before code is loaded: the same, and for what was given up before; after `longest` throw Error(io) that names it.
-  void wait_while_stuck(std::chrono::nanoseconds longest) const;
+  void wait_while_stuck(std::chrono::nanoseconds longest, const std::atomic<bool>* cancel = nullptr) const;
 
   /// Copy between device memory and ordinary host memory, each way on a private stream; block.
   void download(CUdeviceptr from, void* to, std::size_t bytes);

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -20,14 +19,12 @@ namespace gpumap {
 namespace {
 
 constexpr std::uint32_t warp = 32;
-/// For a kernel that was given up and does end: others load code behind it.
-constexpr std::chrono::seconds patience_with_stuck(60);
 
 }  // namespace
 
 CudaModule::CudaModule(std::shared_ptr<GpuDevice> device, std::string name, const std::string& code)
     : device_(std::move(device)), name_(std::move(name)) {
-  context().wait_while_stuck(patience_with_stuck);
+  context().wait_while_stuck(patience_to_load);
   const CudaContext::Scope scope(context());
   std::array<char, 4096> log{};
   std::array options{CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};

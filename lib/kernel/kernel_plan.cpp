@@ -11,11 +11,14 @@
 #include <system_error>
 #include <utility>
 
+#include "device/cuda_driver.hpp"
+#include "device/gpu_device.hpp"
 #include "gpumap/error.hpp"
 #include "gpumap/file.hpp"
 #include "gpumap/kernel.hpp"
 #include "gpumap/kernel_launcher.hpp"
 #include "gpumap/thread_schedule.hpp"
+#include "kernel/load_kernel.hpp"
 #include "kernel/resident/resident_source.hpp"
 
 namespace gpumap {
@@ -245,13 +248,21 @@ KernelReload::KernelReload(std::shared_ptr<Device> device, KernelSettings settin
       compiled_(FileStamp::of(settings_.location)),
       runs_(compiled_) {}
 
-KernelReload::~KernelReload() = default;
+KernelReload::~KernelReload() {
+  ends_ = true;
+}
 
 KernelReload::News KernelReload::compile() const {
   News news;
   try {
     news.plan = plan_of(settings_, *device_);
     if (check_) check_(news.plan);
+    // What loads code waits likewise, and nobody ends that: so does who stops a kernel that does not end, and whose
+    // file was just made better.
+    if (const auto* gpu = dynamic_cast<const GpuDevice*>(device_.get()); gpu != nullptr && gpu->cuda() != nullptr) {
+      gpu->cuda()->wait_while_stuck(patience_to_load, &ends_);
+    }
+    if (ends_) return news;
     auto program = Program::load(device_, news.plan, settings_.mode);
     news.tables = tables_of(news.plan, device_);
     news.program = std::move(program);  // last: without one the rest counts for nothing
@@ -276,7 +287,7 @@ std::optional<KernelReload::News> KernelReload::poll() {
   if (!seen_ || seen_ == compiled_ || seen_ != before) return {};
   compiled_ = seen_;
   try {
-    // Ends: the compiler does, and a load after 60 s behind work that does not end.
+    // Ends: the compiler does, and compile() looks at ends_.
     compiling_ = std::async(std::launch::async, [this] { return compile(); });
   } catch (const std::system_error& error) {
     News news;

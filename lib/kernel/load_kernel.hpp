@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -35,6 +36,9 @@ void check_grid(const KernelSource& source, const GridShape& shape);
 /// That `device` may end the loops of a kernel of the user's, which has some; empty: it has none, or they run to their
 /// end.
 [[nodiscard]] std::string loop_risk_of(const KernelSource& source, const DeviceInfo& device);
+
+/// For a kernel that was given up and does end: others load code behind it.
+inline constexpr std::chrono::seconds patience_to_load{60};
 
 /// The two halves of Kernel::load. Throw as it does.
 [[nodiscard]] std::shared_ptr<Kernel> load_cuda_kernel(std::shared_ptr<GpuDevice> device, const KernelSource& source);

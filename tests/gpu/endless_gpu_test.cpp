@@ -105,6 +105,24 @@ TEST_P(Endless, ItsLauncherEnds) {
   EXPECT_LT(Clock::now() - began, bound);
 }
 
+// Who mends the file of a kernel that does not end, and has it loaded again, stops it as soon.
+TEST_P(Endless, ItsReloadEnds) {
+  KernelSettings made = settings("endless", endless, GetParam());
+  made.reload = true;
+  auto stuck = std::make_unique<KernelLauncher>(made, device_);
+  FrameLayout layout;
+  layout.view.format = GPUMAP_FORMAT_BYTES;
+  stuck->set_stream(layout, layout);
+  EXPECT_EQ(stuck->launch(input(), {}).outcome, FrameOutput::Outcome::given);
+  static_cast<void>(settings("endless", "", GetParam()));
+  for (const Deadline end = Clock::now() + 5s; Clock::now() < end; std::this_thread::sleep_for(50ms)) {
+    EXPECT_FALSE(stuck->reload());
+  }
+  const auto began = Clock::now();
+  stuck.reset();
+  EXPECT_LT(Clock::now() - began, bound);
+}
+
 // Memory, code and queues of others, which the driver would free once the GPU runs nothing.
 TEST_P(Endless, OthersFreeWhatTheyHave) {
   auto stuck = launcher("endless", endless, GetParam());

@@ -4,10 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
+#include <fstream>
 #include <functional>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <random>
 #include <set>
 #include <string>
@@ -21,9 +24,11 @@
 #include "gpumap/cuda.hpp"
 #include "gpumap/error.hpp"
 #include "gpumap/kernel.h"
+#include "gpumap/kernel_launcher.hpp"
 #include "kernel/load_kernel.hpp"
 #include "open_device.hpp"
 #include "queue/queues.hpp"
+#include "temporary_folder.hpp"
 
 // What launches take of the CUDA driver that is made up: kernels, graphs of one kernel, and multiprocessors in parts.
 namespace gpumap::fake_cuda {
@@ -374,6 +379,35 @@ TEST_F(CudaLaunchTest, AFaultNamesTheKernelAndItsGrid) {
     EXPECT_EQ(error.code(), ErrorCode::invalid);
     EXPECT_THAT(error.what(), HasSubstr("launching kernel made-up with 3x1x1 blocks of 4096x1x1 threads"));
   }
+}
+
+// What is compiled while a kernel runs that does not end waits for that, and who stops the kernel does not.
+TEST_F(CudaLaunchTest, AReloadIsGivenUpBehindAKernelThatDoesNotEnd) {
+  std::atomic<bool> ends{false};
+  const fake_cuda::Kernel endless([&](const gpumap_frame&) {
+    while (!ends) std::this_thread::yield();
+  });
+  const auto stuck = queue_of();
+  stuck->launch(endless, {}, numbered(0));
+  const Fence end = stuck->submit();
+  const TemporaryFolder folder;
+  KernelSettings settings;
+  settings.location = folder.path() / "endless.cubin";
+  std::ofstream(settings.location) << "before";
+  std::atomic<bool> compiles{false};
+  std::optional<KernelReload> reload(std::in_place, device_, settings, [&](const KernelPlan&) { compiles = true; });
+  std::ofstream(settings.location) << "without a loop";
+  for (const Deadline latest = Clock::now() + std::chrono::minutes(1); !compiles && Clock::now() < latest;) {
+    EXPECT_FALSE(reload->poll());
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(30));
+  const auto began = Clock::now();
+  reload.reset();
+  EXPECT_LT(Clock::now() - began, std::chrono::seconds(5));
+  EXPECT_FALSE(device_->cuda()->stuck()) << "which is not said of it for that";
+  ends = true;
+  EXPECT_EQ(end.wait_for(std::chrono::minutes(1)), WaitResult::ready);
 }
 
 // The driver frees no memory and loads no code while a kernel runs: where one was given up, nobody waits for it there.

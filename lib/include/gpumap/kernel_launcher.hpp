@@ -105,6 +105,7 @@ class GPUMAP_API KernelReload {
   std::optional<FileStamp> polled_;    ///< of what poll() gave last
   std::optional<FileStamp> runs_;      ///< the version that runs
   std::chrono::steady_clock::time_point next_look_{};
+  std::atomic<bool> ends_{false};
   std::future<News> compiling_;  ///< its destruction waits for the compiler
 };
 
