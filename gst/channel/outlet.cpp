@@ -485,7 +485,11 @@ void Outlet::flush(GstEvent* event) {
     ended_base_ = base_time_of(sink_);
     if (server_) {
       // What holds is sent; it waited for room only.
-      if (event_ && !needs_client(event_.get()) && !failed_) pass(event_.get());
+      try {
+        if (event_ && !needs_client(event_.get()) && !failed_) pass(event_.get());
+      } catch (...) {
+        failure_ = std::current_exception();
+      }
       forget_waiting();
       channel_->forget_held();
       // As on a pad, a flush ends the segment, the group and EOS.

@@ -476,6 +476,30 @@ TEST_F(LinkSides, WhoTakesNothingIsCutOffAtTheLimit) {
   }
 }
 
+// They are written in the thread that flushes, in which nobody catches what is thrown.
+TEST_F(LinkSides, CapsThatCannotCrossAreAnErrorBehindAFlushToo) {
+  Pipeline producer(from_appsrc());
+  start(producer);
+  push_frame(producer, 0);
+  const auto client = LinkConsumer::connect(client_options());  // which reads nothing
+  ASSERT_TRUE(eventually([&] { return clients(producer) == 1; }));
+  const Pad pad(gst_element_get_static_pad(producer.element("sink"), "sink"));
+  const auto flush = [&] {
+    gst_pad_send_event(pad.get(), gst_event_new_flush_start());
+    gst_pad_send_event(pad.get(), gst_event_new_flush_stop(FALSE));
+  };
+  for (int n = 0; n < 3000; ++n) {
+    gst_pad_send_event(pad.get(), gst_event_new_custom(GST_EVENT_CUSTOM_DOWNSTREAM, gst_structure_new_empty("much")));
+  }
+  g_usleep(200'000);
+  flush();
+  const Caps caps(gst_caps_new_simple("application/octet-stream", "mine", G_TYPE_POINTER, &producer, nullptr));
+  EXPECT_TRUE(gst_pad_send_event(pad.get(), gst_event_new_caps(caps.get())));
+  g_usleep(200'000);
+  flush();
+  EXPECT_THAT(producer.wait(), testing::HasSubstr("caps that cannot be written"));
+}
+
 TEST_F(LinkSides, WhoIsCutOffAndConnectsAgainSaysSo) {
   Pipeline producer(from_appsrc("slots=4 stall-limit=300"));
   start(producer);
