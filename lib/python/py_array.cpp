@@ -170,6 +170,9 @@ PyObject* make_array(const HoldRef& hold, const Place& place, uint64_t offset, c
 }
 
 bool read_array(Array* array, uint8_t* packed) {
+  if (!usable(array)) {
+    return false;  // it was closed while the caller made room
+  }
   const HoldRef hold = array->hold;  // another thread may close the array
   const Geometry& geometry = array->geometry;
   gpumap_status status = GPUMAP_OK;
@@ -264,10 +267,15 @@ PyObject* array_host(PyObject* self, void* /*none*/) {
       return raise_status(GPUMAP_ERROR_NOT_SUPPORTED,
                           "the CPU cannot reach this memory: numpy() copies it, placement=\"bar\" can be reached");
     }
-    array->host_view = make_host_view(array->host_hold ? array->host_hold : array->hold, array->place.host,
-                                      array->geometry, array->place.read_only);
+    Ref made(make_host_view(array->host_hold ? array->host_hold : array->hold, array->place.host, array->geometry,
+                            array->place.read_only));
+    // NumPy's code let other threads run: one may have made it, too, or closed the array.
+    if (!made || array->host_view != nullptr || !array->hold) {
+      return made.release();
+    }
+    array->host_view = made.release();
   }
-  return array->host_view == nullptr ? nullptr : new_ref(array->host_view);
+  return new_ref(array->host_view);
 }
 
 PyObject* array_cuda_interface(PyObject* self, void* /*none*/) {
@@ -285,7 +293,7 @@ PyObject* array_cuda_interface(PyObject* self, void* /*none*/) {
   }
   if (!array->has_stream) {
     gpumap_status status = GPUMAP_OK;
-    Hold* hold = array->hold.get();
+    const HoldRef hold = array->hold;
     if (!wait_in_parts(GPUMAP_FOREVER, status, [&](int64_t part_ns) { return hold->wait(part_ns); }) ||
         !succeeded(status)) {
       return nullptr;
@@ -391,13 +399,14 @@ class Bytes {
 PyObject* array_write(PyObject* self, PyObject* object) {
   Array* array = as_array(self);
   Bytes from;
-  if (!usable(array)) {
+  // The object first: its code may close the array.
+  if (!from.get(object) || !usable(array)) {
     return nullptr;
   }
   if (array->place.read_only) {
     return raise_invalid("a frame that was read may not be written");
   }
-  if (!from.get(object) || !fits(array->geometry, from.view())) {
+  if (!fits(array->geometry, from.view())) {
     return nullptr;
   }
   const HoldRef hold = array->hold;
@@ -467,13 +476,12 @@ PyObject* array_view(PyObject* self, PyObject* arguments, PyObject* keywords) {
   PyObject* dtype = nullptr;
   long long offset = 0;
   if (PyArg_ParseTupleAndKeywords(arguments, keywords, "O|O$L", const_cast<char**>(names), &shape, &dtype, &offset) ==
-          0 ||
-      !usable(array)) {
+      0) {
     return nullptr;
   }
   Geometry geometry;
   const DataType* type = dtype == nullptr || dtype == Py_None ? array->geometry.type : read_dtype(dtype);
-  if (type == nullptr || !read_shape(shape, type, geometry)) {
+  if (type == nullptr || !read_shape(shape, type, geometry) || !usable(array)) {
     return nullptr;
   }
   const int64_t bytes = array->geometry.bytes();
@@ -525,7 +533,7 @@ PyObject* array_wait(PyObject* self, PyObject* arguments, PyObject* keywords) {
   int64_t timeout_ns = 0;
   gpumap_status status = GPUMAP_OK;
   if (PyArg_ParseTupleAndKeywords(arguments, keywords, "|O", const_cast<char**>(names), &seconds) == 0 ||
-      !usable(as_array(self)) || !read_timeout(seconds, timeout_ns)) {
+      !read_timeout(seconds, timeout_ns) || !usable(as_array(self))) {
     return nullptr;
   }
   const HoldRef hold = as_array(self)->hold;

@@ -30,6 +30,7 @@ struct Geometry {
   int64_t shape[max_dims] = {};
   int64_t stride[max_dims] = {};
 
+  bool operator==(const Geometry&) const = default;
   [[nodiscard]] int64_t elements() const;
   [[nodiscard]] int64_t bytes() const { return elements() * type->bytes; }
   /// From the first byte to behind the last; 0 where there are no elements.
@@ -42,6 +43,8 @@ bool set_shape(Geometry& geometry, const DataType* type, const int64_t* shape, i
 bool read_shape(PyObject* shape, const DataType* type, Geometry& geometry);
 /// The first picture plane of a layout with one plane, samples by channels, or bytes.
 Geometry geometry_of(const gpumap_layout& layout, uint64_t bytes);
+/// Whether all planes lie in a frame of `bytes` bytes.
+bool lies_in(const gpumap_layout& layout, uint64_t bytes);
 /// Plane `index` of a picture.
 Geometry plane_of(const gpumap_layout& layout, uint32_t index);
 

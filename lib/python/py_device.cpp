@@ -201,9 +201,9 @@ PyObject* pool_new(PyTypeObject* type, PyObject* arguments, PyObject* keywords) 
   PyObject* dtype = nullptr;
   PyObject* selector = Py_None;
   const char* placement = "bar";
-  unsigned max_blocks = 0;
-  if (PyArg_ParseTupleAndKeywords(arguments, keywords, "O|O$IOs", const_cast<char**>(names), &shape, &dtype,
-                                  &max_blocks, &selector, &placement) == 0) {
+  uint32_t max_blocks = 0;
+  if (PyArg_ParseTupleAndKeywords(arguments, keywords, "O|O$O&Os", const_cast<char**>(names), &shape, &dtype,
+                                  read_uint32, &max_blocks, &selector, &placement) == 0) {
     return nullptr;
   }
   gpumap_pool_options options = GPUMAP_INIT(gpumap_pool_options);
@@ -328,7 +328,7 @@ Ref device_of(PyObject* device) {
   if (device == Py_None) {
     return open_device("auto", 0);
   }
-  const char* selector = PyUnicode_Check(device) != 0 ? PyUnicode_AsUTF8AndSize(device, nullptr) : nullptr;
+  const char* selector = PyUnicode_Check(device) != 0 ? read_text(device) : nullptr;
   if (selector == nullptr) {
     if (PyErr_Occurred() == nullptr) {
       PyErr_SetString(PyExc_TypeError, "device: a gpumap.Device or a selector, as \"auto\" or \"cuda:0\"");
@@ -363,6 +363,10 @@ bool kernel_input(Array* array, gpumap_run_options& options) {
   }
   options.offset = array->offset;
   options.bytes = static_cast<uint64_t>(array->geometry.span());
+  if (options.bytes == 0) {
+    raise_invalid("the array has no elements for a kernel");
+    return false;
+  }
   if (auto* memory = dynamic_cast<MemoryHold*>(array->hold.get())) {
     options.memory = memory->memory();
     return true;

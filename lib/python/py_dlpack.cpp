@@ -209,7 +209,7 @@ bool read_request(PyObject* const* arguments, Py_ssize_t count, PyObject* names,
   }
   const Py_ssize_t keywords = names == nullptr ? 0 : PyTuple_Size(names);
   for (Py_ssize_t at = 0; at < keywords; ++at) {
-    const char* name = PyUnicode_AsUTF8AndSize(PyTuple_GetItem(names, at), nullptr);
+    const char* name = read_text(PyTuple_GetItem(names, at));
     if (name == nullptr || !read_argument(name, arguments[count + at], request)) {
       return false;
     }
@@ -294,7 +294,7 @@ bool copy_on_device(Array* array, const Request& request, Source& source) {
     return false;
   }
   hold->used_by(stream);
-  array->hold->used_by(stream);
+  source.hold->used_by(stream);  // the array's, which may be closed by now
   source.hold = hold;
   source.data = reinterpret_cast<void*>(info.cuda_address);
   source.read_only = false;
@@ -322,7 +322,10 @@ bool prepare(Array* array, const Request& request, Source& source) {
       raise_buffer_error("the array is memory of the CPU, which has no streams: stream=None");
       return false;
     }
-    return succeeded(array->hold->wait(GPUMAP_FOREVER)) && (request.copy != 1 || copy_to_host(array, source));
+    gpumap_status status = GPUMAP_OK;
+    const HoldRef hold = array->hold;
+    return wait_in_parts(GPUMAP_FOREVER, status, [&](int64_t part_ns) { return hold->wait(part_ns); }) &&
+           succeeded(status) && (request.copy != 1 || copy_to_host(array, source));
   }
   if (to_cpu) {
     if (request.copy == 0) {
@@ -344,7 +347,8 @@ PyObject* array_dlpack(PyObject* self, PyObject* const* arguments, Py_ssize_t co
   auto* array = reinterpret_cast<Array*>(self);
   Request request;
   Source source;
-  if (!usable(array) || !read_request(arguments, count, names, request) || !prepare(array, request, source)) {
+  // The arguments first: their code may close the array.
+  if (!read_request(arguments, count, names, request) || !usable(array) || !prepare(array, request, source)) {
     return nullptr;
   }
   if (request.max_major < 1) {

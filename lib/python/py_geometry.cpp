@@ -45,7 +45,7 @@ const DataType* dtype_named(const char* name) {
 
 const DataType* read_dtype(PyObject* dtype) {
   const Ref text = dtype_text(dtype);
-  const char* name = text ? PyUnicode_AsUTF8AndSize(text.get(), nullptr) : nullptr;
+  const char* name = text ? read_text(text.get()) : nullptr;
   if (name == nullptr) {
     return nullptr;
   }
@@ -246,6 +246,17 @@ Geometry plane_of(const gpumap_layout& layout, uint32_t index) {
   // Rows of bytes.
   return picture(static_cast<uint32_t>(layout.stride[index]), layout.height, layout.stride[index],
                  {"uint8", 1, false, false});
+}
+
+bool lies_in(const gpumap_layout& layout, uint64_t bytes) {
+  for (uint32_t plane = 0; plane < layout.planes; ++plane) {
+    const bool inside = plane < GPUMAP_MAX_PLANES && layout.stride[plane] >= 0 && layout.offset[plane] <= bytes &&
+                        static_cast<uint64_t>(plane_of(layout, plane).span()) <= bytes - layout.offset[plane];
+    if (!inside) {
+      return false;
+    }
+  }
+  return true;
 }
 
 Geometry geometry_of(const gpumap_layout& layout, uint64_t bytes) {

@@ -355,7 +355,7 @@ bool layout_of(Gst& gst, PyObject* caps, gpumap_layout& layout, bool& known) {
     return true;
   }
   if (PyUnicode_Check(caps) != 0) {
-    const char* text = PyUnicode_AsUTF8AndSize(caps, nullptr);
+    const char* text = read_text(caps);
     known = text != nullptr && gpumap_layout_of_caps(without_features(text).c_str(), &layout) == GPUMAP_OK;
     return text != nullptr;
   }
@@ -405,12 +405,13 @@ PyObject* from_gst(PyObject* /*module*/, PyObject* arguments, PyObject* keywords
     return nullptr;
   }
   const VideoMeta* meta = known && layout.planes > 0 && gst->video_meta != nullptr ? gst->video_meta(buffer) : nullptr;
-  for (uint32_t plane = 0; meta != nullptr && plane < meta->planes && plane < 4; ++plane) {
-    layout.planes = meta->planes;
+  for (uint32_t plane = 0; meta != nullptr && plane < meta->planes && plane < GPUMAP_MAX_PLANES; ++plane) {
+    layout.planes = plane + 1;
     layout.offset[plane] = meta->offset[plane];
     layout.stride[plane] = meta->stride[plane];
   }
   Geometry geometry;
+  known = known && lies_in(layout, bytes);  // a meta may say anything
   const uint64_t offset = known && layout.planes > 0 ? layout.offset[0] : 0;
   if (known) {
     geometry = geometry_of(layout, bytes - offset);

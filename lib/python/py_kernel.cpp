@@ -29,21 +29,24 @@ bool append_value(std::string& text, PyObject* value) {
     // True is the number 1.
     const Ref number(PyBool_Check(value) != 0 ? PyNumber_Long(value) : new_ref(value));
     const Ref shown(number ? PyObject_Str(number.get()) : nullptr);
-    const char* utf8 = shown ? PyUnicode_AsUTF8AndSize(shown.get(), nullptr) : nullptr;
+    const char* utf8 = shown ? read_text(shown.get()) : nullptr;
     text += utf8 != nullptr ? utf8 : "";
     return utf8 != nullptr;
   }
+  if (Py_EnterRecursiveCall(" in a kernel's parameter") != 0) {
+    return false;  // the list is in itself
+  }
   const Py_ssize_t count = PySequence_Size(value);
+  bool done = count >= 0;
   text += '[';
-  for (Py_ssize_t at = 0; at < count; ++at) {
+  for (Py_ssize_t at = 0; done && at < count; ++at) {
     const Ref item(PySequence_GetItem(value, at));
     text += at == 0 ? "" : ",";
-    if (!item || !append_value(text, item.get())) {
-      return false;
-    }
+    done = item && append_value(text, item.get());
   }
   text += ']';
-  return true;
+  Py_LeaveRecursiveCall();
+  return done;
 }
 
 /// "gain=2.0,taps=[1,2,3]" of keywords.
@@ -52,7 +55,7 @@ bool read_params(PyObject* params, std::string& text) {
   PyObject* value = nullptr;
   Py_ssize_t at = 0;
   while (params != nullptr && params != Py_None && PyDict_Next(params, &at, &name, &value) != 0) {
-    const char* utf8 = PyUnicode_AsUTF8AndSize(name, nullptr);
+    const char* utf8 = read_text(name);
     if (utf8 == nullptr) {
       return false;
     }
@@ -146,6 +149,9 @@ bool read_layout(const char* caps, gpumap_layout& layout) {
 PyObject* output_array(PyObject* self, gpumap_memory output, Array* input, const gpumap_layout* layout) {
   const uint64_t bytes = gpumap_memory_bytes(output);
   Geometry geometry;
+  if (layout != nullptr && !lies_in(*layout, bytes)) {
+    layout = nullptr;  // the kernel gave less than that: bytes
+  }
   if (layout != nullptr) {
     geometry = geometry_of(*layout, bytes);
   } else if (bytes == static_cast<uint64_t>(input->geometry.bytes()) && input->geometry.contiguous()) {
@@ -177,8 +183,9 @@ PyObject* kernel_call(PyObject* self, PyObject* arguments, PyObject* keywords) {
   gpumap_layout out = GPUMAP_INIT(gpumap_layout);
   void* stream = nullptr;
   bool has_stream = false;
-  if (!kernel_input(array, options) || !read_layout(caps, in) || !read_layout(out_caps, out) ||
-      !read_stream(stream_object, has_stream, stream) || !read_timeout(seconds, options.timeout_ns)) {
+  // The input last: a stream's attributes, and whatever is made a number, run code that may close the array.
+  if (!read_layout(caps, in) || !read_layout(out_caps, out) || !read_stream(stream_object, has_stream, stream) ||
+      !read_timeout(seconds, options.timeout_ns) || !kernel_input(array, options)) {
     return nullptr;
   }
   if (options.timeout_ns == GPUMAP_FOREVER) {

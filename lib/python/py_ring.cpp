@@ -66,7 +66,13 @@ struct Frames {
   uint64_t bytes = 0;
 };
 
-bool read_frames(PyObject* shape, PyObject* dtype, const char* caps, unsigned long long slot_bytes, Frames& frames) {
+/// Null.
+PyObject* raise_larger_frames(uint64_t slot_bytes) {
+  return raise_invalid("frames of these caps do not fit into slots of %llu bytes: make a ring of larger ones",
+                       static_cast<unsigned long long>(slot_bytes));
+}
+
+bool read_frames(PyObject* shape, PyObject* dtype, const char* caps, uint64_t slot_bytes, Frames& frames) {
   const DataType* type = dtype == Py_None ? dtype_named("uint8") : read_dtype(dtype);
   if (type == nullptr || (shape != Py_None && !read_shape(shape, type, frames.geometry))) {
     return false;
@@ -83,6 +89,9 @@ bool read_frames(PyObject* shape, PyObject* dtype, const char* caps, unsigned lo
                   static_cast<unsigned long long>(frames.bytes));
     return false;
   }
+  if (frames.has_layout && frames.layout.bytes > frames.bytes) {
+    return raise_larger_frames(frames.bytes) != nullptr;
+  }
   if (shape == Py_None) {
     const auto bytes = static_cast<int64_t>(frames.bytes);
     if (frames.has_layout) {
@@ -97,17 +106,18 @@ bool read_frames(PyObject* shape, PyObject* dtype, const char* caps, unsigned lo
 PyObject* ring_new(PyTypeObject* /*type*/, PyObject* arguments, PyObject* keywords) {
   static const char* names[] = {
       "slots", "shape", "dtype", "caps", "slot_bytes", "device", "transport", "require_coherent", "spin", nullptr};
-  unsigned slots = 8;
+  uint32_t slots = 8;
   PyObject* shape = Py_None;
   PyObject* dtype = Py_None;
   const char* caps = nullptr;
-  unsigned long long slot_bytes = 0;
+  uint64_t slot_bytes = 0;
   PyObject* selector = Py_None;
   const char* transport = "auto";
   int coherent = 0;
   double spin = 0;
-  if (PyArg_ParseTupleAndKeywords(arguments, keywords, "|IOO$zKOspd", const_cast<char**>(names), &slots, &shape, &dtype,
-                                  &caps, &slot_bytes, &selector, &transport, &coherent, &spin) == 0) {
+  if (PyArg_ParseTupleAndKeywords(arguments, keywords, "|O&OO$zO&Ospd", const_cast<char**>(names), read_uint32, &slots,
+                                  &shape, &dtype, &caps, read_uint64, &slot_bytes, &selector, &transport, &coherent,
+                                  &spin) == 0) {
     return nullptr;
   }
   gpumap_ring_options options = GPUMAP_INIT(gpumap_ring_options);
@@ -220,22 +230,30 @@ PyObject* ring_call(PyObject* self, PyObject* /*none*/) {
 }
 
 PyObject* ring_set_caps(PyObject* self, PyObject* value) {
-  const char* caps = value == Py_None ? "" : PyUnicode_AsUTF8AndSize(value, nullptr);
+  const char* caps = value == Py_None ? "" : read_text(value);
   RingObject* ring = as_ring(self);
-  if (caps == nullptr || !ring_open(ring) || !succeeded(gpumap_ring_set_caps(ring_of(ring), caps))) {
+  if (caps == nullptr || !ring_open(ring)) {
     return nullptr;
   }
   RingState& state = *ring->state;
   gpumap_layout layout = GPUMAP_INIT(gpumap_layout);
-  state.has_layout = gpumap_layout_of_caps(caps, &layout) == GPUMAP_OK;
-  state.layout = layout;
+  const bool has_layout = gpumap_layout_of_caps(caps, &layout) == GPUMAP_OK;
   Geometry geometry;
-  if (state.has_layout && layout.bytes <= state.slot_bytes) {
+  if (has_layout) {
     geometry = geometry_of(layout, layout.bytes > 0 ? layout.bytes : state.slot_bytes);
-  } else if (!geometry_of_array_caps(caps, geometry) || static_cast<uint64_t>(geometry.bytes()) > state.slot_bytes) {
+  } else if (!geometry_of_array_caps(caps, geometry)) {
     const auto bytes = static_cast<int64_t>(state.slot_bytes);
     set_shape(geometry, dtype_named("uint8"), &bytes, 1);
   }
+  const uint64_t needed = has_layout ? layout.bytes : static_cast<uint64_t>(geometry.bytes());
+  if (needed > state.slot_bytes) {
+    return raise_larger_frames(state.slot_bytes);
+  }
+  if (!succeeded(gpumap_ring_set_caps(ring_of(ring), caps))) {
+    return nullptr;
+  }
+  state.has_layout = has_layout;
+  state.layout = layout;
   state.geometry = geometry;
   forget_views(state);
   return new_ref(Py_None);
@@ -407,9 +425,9 @@ PyObject* serve(PyObject* /*module*/, PyObject* arguments, PyObject* keywords) {
   double linger = 1;
   gpumap_serve_options options = GPUMAP_INIT(gpumap_serve_options);
   Ref keep;
-  if (PyArg_ParseTupleAndKeywords(arguments, keywords, "O!O|$IIpIdd", const_cast<char**>(names), ring_type, &ring,
-                                  &path_object, &options.mode, &options.max_clients, &refuse, &options.reserve, &stall,
-                                  &linger) == 0) {
+  if (PyArg_ParseTupleAndKeywords(arguments, keywords, "O!O|$O&O&pO&dd", const_cast<char**>(names), ring_type, &ring,
+                                  &path_object, read_uint32, &options.mode, read_uint32, &options.max_clients, &refuse,
+                                  read_uint32, &options.reserve, &stall, &linger) == 0) {
     return nullptr;
   }
   const char* path = read_path(path_object, keep);

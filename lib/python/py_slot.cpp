@@ -83,7 +83,7 @@ bool describe_frame(SlotObject* slot, gpumap_slot handle) {
     ring.last_known = true;
   } else {
     array.layout.struct_size = sizeof array.layout;
-    array.has_layout = gpumap_slot_get_layout(handle, &array.layout) == GPUMAP_OK;
+    array.has_layout = gpumap_slot_get_layout(handle, &array.layout) == GPUMAP_OK && lies_in(array.layout, bytes);
     if (array.has_layout) {
       array.geometry = geometry_of(array.layout, bytes);
     } else if (!ring.consumer) {
@@ -248,7 +248,9 @@ bool exit_write(SlotObject* slot, bool failed) {
   Array& array = slot->array;
   const HoldRef hold = array.hold;
   auto* written = static_cast<SlotHold*>(hold.get());
-  if (array.host_view != nullptr && ring.hold && ring.host_views.find(array.place.host) == ring.host_views.end()) {
+  // Not where the ring's caps have changed within the `with`.
+  if (array.host_view != nullptr && ring.hold && array.geometry == ring.geometry &&
+      ring.host_views.find(array.place.host) == ring.host_views.end()) {
     ring.host_views.emplace(array.place.host, new_ref(array.host_view));
   }
   bool done = true;

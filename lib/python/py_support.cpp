@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstdarg>
 #include <cstdio>
+#include <cstring>
 
 #include "py_objects.hpp"
 
@@ -182,6 +183,48 @@ Ref with_buffer(PyObject* object) {
   return Ref(numpy ? PyObject_CallMethod(numpy.get(), "asarray", "O", object) : nullptr);
 }
 
+const char* read_text(PyObject* text) {
+  Py_ssize_t bytes = 0;
+  const char* utf8 = PyUnicode_AsUTF8AndSize(text, &bytes);
+  if (utf8 != nullptr && std::strlen(utf8) != static_cast<size_t>(bytes)) {
+    PyErr_SetString(PyExc_ValueError, "embedded null character");
+    return nullptr;
+  }
+  return utf8;
+}
+
+namespace {
+
+bool read_up_to(unsigned long long most, PyObject* number, unsigned long long& value) {
+  const Ref index(PyNumber_Index(number));
+  value = index ? PyLong_AsUnsignedLongLong(index.get()) : 0;
+  if (PyErr_Occurred() != nullptr && PyErr_ExceptionMatches(PyExc_OverflowError) == 0) {
+    return false;
+  }
+  if (PyErr_Occurred() != nullptr || value > most) {
+    PyErr_Clear();
+    raise_invalid("a number is less than 0 or more than %llu, which is the most there", most);
+    return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+int read_uint32(PyObject* number, void* value) {
+  unsigned long long read = 0;
+  const bool done = read_up_to(UINT32_MAX, number, read);
+  *static_cast<uint32_t*>(value) = static_cast<uint32_t>(read);
+  return done ? 1 : 0;
+}
+
+int read_uint64(PyObject* number, void* value) {
+  unsigned long long read = 0;
+  const bool done = read_up_to(UINT64_MAX, number, read);
+  *static_cast<uint64_t*>(value) = read;
+  return done ? 1 : 0;
+}
+
 const char* read_path(PyObject* path, Ref& keep) {
   if (PyUnicode_Check(path) != 0) {
     keep = Ref(new_ref(path));
@@ -191,7 +234,7 @@ const char* read_path(PyObject* path, Ref& keep) {
       keep = Ref(PyUnicode_DecodeFSDefault(PyBytes_AsString(keep.get())));
     }
   }
-  return keep ? PyUnicode_AsUTF8AndSize(keep.get(), nullptr) : nullptr;
+  return keep ? read_text(keep.get()) : nullptr;
 }
 
 void Hold::used_by(void* stream) {

@@ -91,6 +91,12 @@ bool read_stream(PyObject* stream, bool& given, void*& handle);
 /// An object with a buffer: the object, or a view by NumPy of what has none, as PyTorch's tensors of the CPU. Null with
 /// an exception set.
 Ref with_buffer(PyObject* object);
+/// The UTF-8 text of a str. Null with an exception set, also for one with a null character in it, which would end
+/// there.
+const char* read_text(PyObject* text);
+/// For "O&" of PyArg_ParseTupleAndKeywords(), whose "I" and "K" take a number modulo 2^32 and 2^64.
+int read_uint32(PyObject* number, void* value);
+int read_uint64(PyObject* number, void* value);
 /// The UTF-8 text of a str or of a path, kept alive by `keep`; null with an exception set.
 const char* read_path(PyObject* path, Ref& keep);
 

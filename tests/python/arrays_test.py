@@ -155,6 +155,57 @@ class Buffers(unittest.TestCase):
         view[:] = 3
         self.assertEqual(int(tensor.sum()), 300)
 
+    def test_code_of_arguments_may_close_the_array(self):
+        buffer = None
+
+        class Closes:
+            """What it is asked for ends the array that it is an argument of."""
+
+            def _close(self, result):
+                buffer.close()
+                return result
+
+            def __array__(self, *_, **__):
+                return self._close(numpy.zeros(100, "uint8"))
+
+            def __float__(self):
+                return self._close(1.0)
+
+            def __bool__(self):
+                return self._close(True)
+
+            def __len__(self):
+                return self._close(1)
+
+            def __getitem__(self, _):
+                return self._close(4)
+
+            @property
+            def ptr(self):
+                return self._close(0)
+
+        kernel = gpumap.Kernel(builtin="identity")
+        for use in (
+            lambda: buffer.write(Closes()), lambda: buffer.wait(Closes()), lambda: buffer.view(Closes()),
+            lambda: buffer.__dlpack__(copy=Closes()), lambda: buffer.__dlpack__(stream=Closes()),
+            lambda: kernel(buffer, stream=Closes()), lambda: kernel(buffer, timeout=Closes()),
+        ):  # fmt: skip
+            buffer = gpumap.empty(100)
+            with self.assertRaisesRegex(errors.InvalidArgument, "is closed"):
+                use()
+
+    def test_numbers_and_texts_that_would_be_cut(self):
+        for call in (
+            lambda: gpumap.Pool(4, max_blocks=-1), lambda: gpumap.Pool(4, max_blocks=(1 << 32) + 1),
+            lambda: gpumap.Ring((1 << 32) + 2, shape=4), lambda: gpumap.Ring(2, slot_bytes=(1 << 64) + 16),
+            lambda: gpumap.serve(gpumap.Ring(2, shape=4), "/nowhere/at/all", mode=-1),
+            lambda: gpumap.serve(gpumap.Ring(2, shape=4), "/nowhere\0at/all"),
+            lambda: gpumap.Ring(2, shape=4).set_caps("a/b\0c"), lambda: gpumap.empty(4, device="auto\0"),
+            lambda: gpumap.empty(4, "uint8\0"),
+        ):  # fmt: skip
+            with self.assertRaises(ValueError):
+                call()
+
     def test_sizes_without_end_are_refused(self):
         for shape in (10**15, (10**15,), (1 << 31, 1 << 31), (1 << 62, 4), (1 << 40, 1 << 40)):
             with self.assertRaises((MemoryError, ValueError)) as raised:

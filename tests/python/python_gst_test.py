@@ -15,11 +15,12 @@ except ImportError:
 
 gi.require_version("Gst", "1.0")
 gi.require_version("GstApp", "1.0")
+gi.require_version("GstVideo", "1.0")
 import numpy  # noqa: E402
 from appsink import AppSink, Producer, capsule  # noqa: E402
 from arrays_test import random_array, same  # noqa: E402
 from withstand_test import script  # noqa: E402
-from gi.repository import Gst, GstApp  # noqa: E402, F401
+from gi.repository import Gst, GstApp, GstVideo  # noqa: E402, F401
 
 import gpumap  # noqa: E402
 from gpumap import errors  # noqa: E402
@@ -178,8 +179,25 @@ class FromGst(unittest.TestCase):
             gpumap.from_gst(Gst.Buffer.new())
         with self.assertRaises(ValueError):
             gpumap.from_gst(buffer).write(b"12345")
-        # A picture that the buffer has no room for is bytes.
-        self.assertEqual(gpumap.from_gst(buffer, nv12(64, 64)).shape, (5,))
+
+    def test_pictures_that_leave_their_buffer_are_bytes(self):
+        gray = "video/x-raw,format=GRAY8,width=64,height=64,framerate=1/1"
+        cases = [(caps, None) for caps in (nv12(64, 64), gray)]
+        formats = GstVideo.VideoFormat
+        for offsets, strides in (((0, 5_000_000), (16, 16)), ((0, 256), (-16, 16)), ((0, 256), (16, -16))):
+            cases.append((nv12(16, 16), (formats.NV12, 2, [*offsets, 0, 0], [*strides, 0, 0])))
+        for offset, stride in ((5_000_000, 16), (384, 16), (0, 30), (384, -16)):
+            caps = "video/x-raw,format=GRAY8,width=16,height=16,framerate=1/1"
+            cases.append((caps, (formats.GRAY8, 1, [offset, 0, 0, 0], [stride, 0, 0, 0])))
+        for caps, meta in cases:
+            buffer = Gst.Buffer.new_wrapped(bytes(400))
+            if meta is not None:
+                video_format, planes, offsets, strides = meta
+                GstVideo.buffer_add_video_meta_full(buffer, 0, video_format, 16, 16, planes, offsets, strides)
+            array = gpumap.from_gst(buffer, caps)
+            self.assertEqual((array.shape, array.host.shape), ((400,), (400,)), (caps, meta))
+            with self.assertRaises(errors.InvalidArgument):
+                array.planes
 
     def test_capsules_are_known_by_their_name(self):
         buffer = Gst.Buffer.new_wrapped(b"12345")

@@ -316,6 +316,30 @@ class Pictures(unittest.TestCase):
         with self.assertRaises(ValueError):
             ring.set_caps("video/x-raw,(")
 
+    def test_caps_change_within_a_with(self):
+        ring = gpumap.Ring(2, slot_bytes=600)
+        for _ in range(2):
+            with ring.write() as slot:
+                slot.host[:] = 1
+                ring.set_caps("video/x-raw,format=GRAY8,width=12,height=5,framerate=0/1")
+        for _ in range(2):
+            with ring.write(drop_oldest=True) as slot:
+                self.assertEqual((slot.shape, slot.host.shape), ((5, 12), (5, 12)))
+
+    def test_caps_of_frames_that_have_no_room(self):
+        gray, array = "video/x-raw,format=GRAY8", "application/x-gpumap-array,dtype=(string)float32,shape=(string)"
+        nv12 = "video/x-raw,format=NV12"
+        ring = gpumap.Ring(2, slot_bytes=100)
+        for caps in (f"{gray},width=11,height=10", f"{nv12},width=16,height=16", f'{array}"26"'):
+            with self.assertRaisesRegex(ValueError, "slots of 100 bytes"):
+                ring.set_caps(caps)
+            with ring.write(drop_oldest=True) as slot:
+                self.assertEqual((slot.shape, slot.caps), ((100,), ""))
+        for caps in (f"{gray},width=64,height=64", f"{nv12},width=64,height=64"):
+            for keywords in ({"slot_bytes": 100}, {"shape": 100}):
+                with self.assertRaisesRegex(ValueError, "slots of 100 bytes"):
+                    gpumap.Ring(2, caps=caps, **keywords)
+
 
 class Sockets(unittest.TestCase):
     def setUp(self):
@@ -470,6 +494,14 @@ class Kernels(unittest.TestCase):
             kernel(numpy.zeros(10))
         with gpumap.Ring(2, shape=10).write() as slot, self.assertRaises(ValueError):
             kernel(slot)
+        with self.assertRaises(ValueError):
+            kernel(gpumap.empty(0))
+        # The output is what the kernel gave, whatever `out` says.
+        self.assertEqual(kernel(gpumap.empty(16), out="video/x-raw,format=GRAY8,width=64,height=64").shape, (16,))
+        in_itself = []
+        in_itself.append(in_itself)
+        with self.assertRaises(RecursionError):
+            gpumap.Kernel(builtin="convert", mean=in_itself)
         both = {"file": "a.cu", "builtin": "identity"}
         for keywords in ({}, both, {"builtin": "nonsense"}, {"file": "/nowhere.comp"}):
             with self.assertRaises(gpumap.Error):
