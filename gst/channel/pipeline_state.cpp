@@ -160,6 +160,19 @@ bool mend_preroll(GstElement* element) {
 
 }  // namespace
 
+bool is_rendering(GstElement* element) {
+  const Ptr<GstElement> top(top_level(element));
+  std::vector<Ptr<GstElement>> sinks;
+  if (GST_IS_BIN(top.get())) find_sinks(GST_BIN(top.get()), sinks);
+  return std::any_of(sinks.begin(), sinks.end(), [](const Ptr<GstElement>& sink) {
+    if (!GST_IS_BASE_SINK(sink.get())) return false;
+    GMutex* const lock = GST_BASE_SINK_GET_PREROLL_LOCK(sink.get());
+    if (g_mutex_trylock(lock) == FALSE) return true;
+    g_mutex_unlock(lock);
+    return false;
+  });
+}
+
 bool is_sending_event(GstElement* element) {
   return any_around(element, [](GstElement* at) {
     if (!GST_IS_BIN(at) || GST_STATE_PENDING(at) != GST_STATE_VOID_PENDING) return false;

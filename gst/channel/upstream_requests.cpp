@@ -5,11 +5,14 @@
 #include <gst/base/gstbasesink.h>
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 #include <utility>
 
 #include "gpumap/error.hpp"
 #include "gpumap/thread_schedule.hpp"
 #include "gst/channel/ends.hpp"
+#include "gst/channel/pipeline_state.hpp"
 #include "gst/channel/upstream_text.hpp"
 #include "gst/gst_error.hpp"
 #include "gst/ptr.hpp"
@@ -33,6 +36,21 @@ bool waits_for_streaming(GstEvent* event) {
   GstSeekFlags flags = GST_SEEK_FLAG_NONE;
   gst_event_parse_seek(event, nullptr, nullptr, &flags, nullptr, nullptr, nullptr, nullptr);
   return (flags & GST_SEEK_FLAG_FLUSH) == 0;
+}
+
+/// Sinks answer an instant change of the rate with the lock of their pipeline's state, behind the frame that they
+/// render: one that renders until the application lets it go on would keep that lock from who stops the pipeline.
+/// False: one renders for 1 s.
+bool lets_sinks_render(GstElement* sink, GstEvent* seek) {
+  constexpr std::chrono::seconds longest(1);
+  constexpr std::chrono::milliseconds pause(5);
+  GstSeekFlags flags = GST_SEEK_FLAG_NONE;
+  gst_event_parse_seek(seek, nullptr, nullptr, &flags, nullptr, nullptr, nullptr, nullptr);
+  if ((flags & GST_SEEK_FLAG_INSTANT_RATE_CHANGE) == 0) return true;
+  for (const Deadline end = Clock::now() + longest; is_rendering(sink); std::this_thread::sleep_for(pause)) {
+    if (Clock::now() >= end) return false;
+  }
+  return true;
 }
 
 /// False: what is upstream of `pad` says that it is more than 140 years away, or at no time at all. A seek by time has
@@ -214,7 +232,7 @@ bool UpstreamRequests::leave_to_other_thread(const LinkQuestion& question, GstEv
   }
   auto run = [waiting = waiting_seek_, question, seek = std::move(owned), channel = channel_,
               sink = Ptr<GstElement>(GST_ELEMENT_CAST(gst_object_ref(sink_)))]() mutable {
-    const bool handled = send(sink.get(), *channel, seek.release());
+    const bool handled = lets_sinks_render(sink.get(), seek.get()) && send(sink.get(), *channel, seek.release());
     const std::lock_guard lock(waiting->mutex);
     waiting->is_there = false;
     const auto server = waiting->server ? waiting->server() : nullptr;

@@ -408,6 +408,31 @@ TEST_F(LinkUpstream, ASeekBesideOneThatWaitsLeavesNothingToTheSegment) {
   waits.wait();
 }
 
+// Such a sink would answer with the lock of its pipeline's state, and keep that from who stops the producer.
+TEST_F(LinkUpstream, AnInstantRateWaitsForNoSinkThatTheApplicationHolds) {
+  Pipeline producer(
+      "videotestsrc name=in ! video/x-raw,width=16,height=16,framerate=100/1 ! tee name=t ! "
+      "queue leaky=downstream max-size-buffers=2 ! appsink name=out max-buffers=1 sync=false "
+      "t. ! queue ! gpumapsink name=sink sync=true " +
+      socket());
+  start(producer);
+  Pipeline consumer("gpumapsrc name=src " + socket() + " ! fakesink");
+  start(consumer);
+  ASSERT_TRUE(eventually([&] { return stat(consumer.element("src"), "frames") > 10; }));
+  ASSERT_TRUE(consumer.reach(GST_STATE_PLAYING));
+  Seen seen(producer.element("in"), "src", GST_PAD_PROBE_TYPE_EVENT_UPSTREAM);
+  const auto seek = [&] {
+    return gst_element_seek(consumer.get(), 4, GST_FORMAT_TIME, GST_SEEK_FLAG_INSTANT_RATE_CHANGE, GST_SEEK_TYPE_NONE,
+                            0, GST_SEEK_TYPE_NONE, 0);
+  };
+  EXPECT_FALSE(seek());
+  EXPECT_EQ(seen.find(GST_EVENT_SEEK), nullptr);
+  g_object_set(producer.element("out"), "drop", TRUE, nullptr);
+  EXPECT_TRUE(pull(producer.appsink()));
+  (void)seek();
+  EXPECT_TRUE(seen.comes(GST_EVENT_SEEK));
+}
+
 /// How many of the names "PREFIX-0", "PREFIX-1", … this process has come to know.
 int known_names(const std::string& prefix, int count) {
   int known = 0;
