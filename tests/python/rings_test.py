@@ -318,11 +318,10 @@ class Pictures(unittest.TestCase):
 
     def test_caps_change_within_a_with(self):
         ring = gpumap.Ring(2, slot_bytes=600)
-        for _ in range(2):
-            with ring.write() as slot:
-                slot.host[:] = 1
-                ring.set_caps("video/x-raw,format=GRAY8,width=12,height=5,framerate=0/1")
-        for _ in range(2):
+        with ring.write() as slot:
+            slot.host[:] = 1
+            ring.set_caps("video/x-raw,format=GRAY8,width=12,height=5,framerate=0/1")
+        for _ in range(4):
             with ring.write(drop_oldest=True) as slot:
                 self.assertEqual((slot.shape, slot.host.shape), ((5, 12), (5, 12)))
 
