@@ -629,6 +629,15 @@ GstStateChangeReturn change_state(GstElement* element, GstStateChange transition
   return result;
 }
 
+/// From the application, to the element itself. GstBaseSrc would seek all the same, and start its thread anew.
+gboolean send_event(GstElement* element, GstEvent* event) {
+  if (GST_EVENT_TYPE(event) != GST_EVENT_SEEK) {
+    return GST_ELEMENT_CLASS(gst_soapy_src_parent_class)->send_event(element, event);
+  }
+  gst_event_unref(event);
+  return FALSE;
+}
+
 gboolean query(GstBaseSrc* base, GstQuery* query) {
   if (GST_QUERY_TYPE(query) != GST_QUERY_LATENCY) {
     return GST_BASE_SRC_CLASS(gst_soapy_src_parent_class)->query(base, query);
@@ -678,6 +687,7 @@ static void gst_soapy_src_class_init(GstSoapySrcClass* klass) {
   GST_DEBUG_CATEGORY_INIT(soapy_src_debug, "soapysrc", 0, "samples of a radio");
   G_OBJECT_CLASS(klass)->finalize = finalize;
   GST_ELEMENT_CLASS(klass)->change_state = change_state;
+  GST_ELEMENT_CLASS(klass)->send_event = send_event;
   auto* base = GST_BASE_SRC_CLASS(klass);
   base->get_caps = get_caps;
   base->set_caps = set_caps;

@@ -616,6 +616,21 @@ TEST_F(SoapySrc, TimesBeginAnewBehindAFlush) {
   EXPECT_LE(watch.frames().front().pts, now);
 }
 
+// By an application, to the pipeline and to the element itself: nothing is flushed for it.
+TEST_F(SoapySrc, RefusesSeeks) {
+  Pipeline pipeline(source(",paced=1", "rate=100000") + "! fakesink name=out sync=false");
+  Watch watch;
+  watch.on(pipeline.element("out"));
+  ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  ASSERT_TRUE(eventually([&] { return watch.count() > 1; }));
+  for (GstElement* to : {pipeline.get(), pipeline.element("radio")}) {
+    EXPECT_FALSE(gst_element_seek_simple(to, GST_FORMAT_TIME, GST_SEEK_FLAG_FLUSH, 0));
+  }
+  EXPECT_EQ(watch.events(GST_EVENT_FLUSH_START), 0U);
+  const auto before = watch.count();
+  EXPECT_TRUE(eventually([&] { return watch.count() > before + 1; }));
+}
+
 TEST_F(SoapySrc, StopsWhileNoSampleComes) {
   radio_.silent = true;
   Pipeline waits(source("", "timeout=0") + "! fakesink");
