@@ -40,6 +40,11 @@ class Giver {
     const Ptr<GstElement> element(pad ? gst_pad_get_parent_element(pad.get()) : nullptr);
     return !element || GST_PAD_IS_FLUSHING(pad.get()) || is_stopping(element.get());
   }
+  /// Likewise, and it has not stopped yet: somebody may wait for that. An application may still want a frame later.
+  [[nodiscard]] bool is_about_to_stop() const {
+    const Ptr<GstPad> pad(static_cast<GstPad*>(g_weak_ref_get(&pad_)));
+    return pad && GST_PAD_MODE(pad.get()) != GST_PAD_MODE_NONE && stops();
+  }
 
  private:
   mutable GWeakRef pad_;

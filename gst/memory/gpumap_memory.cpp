@@ -117,7 +117,7 @@ void FrameMemory::make_shadow() {
   } else {
     // What this thread stored through the BAR must have left the CPU before DMA reads it back.
     store_fence();
-    mapping_->download(offset_, {made.get(), bytes_});
+    mapping_->download_unless([this] { return giver_ && giver_->is_about_to_stop(); }, offset_, {made.get(), bytes_});
     check_recall();
   }
   // Only now: after a download that failed there is nothing to see.

@@ -116,7 +116,7 @@ class FrameMemory final : public FrameHolder {
   /// What `stream`, a CUstream of the device's context, is given from here on starts after that work. The GPU waits for
   /// CUDA work, the CPU as await_written() for other work. Throws Error(not_supported | io | device_lost).
   void let_cuda_stream_wait(void* stream) const;
-  /// Once `giver`, which may be null, is to stop, a map() waits little longer for that work.
+  /// Once `giver`, which may be null, is to stop, a map() waits little longer for that work, and for a copy.
   void set_written(const Fence& fence, std::shared_ptr<const Giver> giver = nullptr);
   /// GPU work that reads these bytes.
   void add_read_fence(const Fence& fence) override;

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string_view>
 #include <utility>
@@ -48,7 +49,7 @@ bool is_raw_video(const GstCaps* caps) {
 }  // namespace
 
 SrcOutput::SrcOutput(GstElement* element, GstPad* pad, Hooks hooks)
-    : element_(element), pad_(pad), hooks_(std::move(hooks)) {
+    : element_(element), pad_(pad), giver_(std::make_shared<const Giver>(pad)), hooks_(std::move(hooks)) {
   forget_memory_at_unlink(pad);
   // Behind probes that block, which applications add: while they do, another element may be linked.
   gst_pad_add_probe(
@@ -249,7 +250,7 @@ constexpr auto patience_prerolling = 200ms;
 constexpr auto look_again = 20ms;
 
 /// The slot's bytes in host memory of its own (transfer full). The slot is free when `lease` goes.
-GstMemory* copy_of(const ReadLease& lease, gsize bytes) {
+GstMemory* copy_of(const ReadLease& lease, gsize bytes, const std::function<bool()>& given_up) {
   Ptr<GstMemory> memory(gst_allocator_alloc(nullptr, bytes, nullptr));
   GstMapInfo map;
   if (!memory || gst_memory_map(memory.get(), &map, GST_MAP_WRITE) == 0) {
@@ -259,7 +260,9 @@ GstMemory* copy_of(const ReadLease& lease, gsize bytes) {
   }
   const auto unmap = [&map](GstMemory* mapped) { gst_memory_unmap(mapped, &map); };
   const std::unique_ptr<GstMemory, decltype(unmap)> mapped(memory.get(), unmap);
-  if (bytes != 0) lease.ring()->mapping()->download(lease.offset(), {reinterpret_cast<std::byte*>(map.data), bytes});
+  if (bytes != 0) {
+    lease.ring()->mapping()->download_unless(given_up, lease.offset(), {reinterpret_cast<std::byte*>(map.data), bytes});
+  }
   return memory.release();
 }
 
@@ -330,10 +333,9 @@ GstBuffer* SrcOutput::wrap(Channel::Next&& frame, Memory memory) {
   const auto bytes = static_cast<gsize>(frame.lease.info().bytes);
   GstMemory* copied = nullptr;
   if (memory == Memory::copy) {
-    await_written(
-        frame.lease.written(), [this] { return hooks_.moment().flushing || is_stopping(element_); },
-        "the upload of a frame");
-    copied = copy_of(frame.lease, bytes);
+    const auto given_up = [this] { return hooks_.moment().flushing || is_stopping(element_); };
+    await_written(frame.lease.written(), given_up, "the upload of a frame");
+    copied = copy_of(frame.lease, bytes, given_up);
   }
   GstBuffer* buffer = frame.carrier ? frame.carrier.release() : gst_buffer_new();
   if (frame.after_hole) GST_BUFFER_FLAG_SET(buffer, GST_BUFFER_FLAG_DISCONT);
@@ -344,6 +346,7 @@ GstBuffer* SrcOutput::wrap(Channel::Next&& frame, Memory memory) {
     gst_buffer_append_memory(buffer, copied);
   } else {
     auto slot = std::make_unique<FrameMemory>(std::move(frame.lease));
+    slot->set_written(slot->written(), giver_);
     slot->set_sequence(frame.sequence);
     slot->set_trace(frame.trace);
     slot->set_loan(Loans::Loan(std::move(frame.loans)));

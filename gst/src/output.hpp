@@ -8,12 +8,14 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <memory>
 #include <string>
 #include <utility>
 
 #include "gpumap/device.hpp"
 #include "gst/channel/channel.hpp"
 #include "gst/cuda/cuda_slots.hpp"
+#include "gst/stopping.hpp"
 
 namespace gpumap::gst {
 
@@ -123,6 +125,7 @@ class SrcOutput {
 
   GstElement* element_;
   GstPad* pad_;
+  const std::shared_ptr<const Giver> giver_;
   Hooks hooks_;
   RingNames names_;
   GstCaps* upstream_ = nullptr;

@@ -2,6 +2,7 @@
 // Memory in two parts: the CPU writes the host part, kernels read the device part, upload() brings the one to the
 // other.
 #include <cstdlib>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <new>
@@ -26,6 +27,9 @@ class MirroredMapping : public GpuMapping {
   [[nodiscard]] std::uint64_t buffer_offset() const noexcept final { return mirror_->buffer_offset(); }
   [[nodiscard]] UniqueFd export_fd() const final { return mirror_->export_fd(); }
   void download(std::size_t offset, std::span<std::byte> to) const final { mirror_->download(offset, to); }
+  void download_unless(const std::function<bool()>& given_up, std::size_t offset, std::span<std::byte> to) const final {
+    mirror_->download_unless(given_up, offset, to);
+  }
 
  protected:
   MirroredMapping(std::shared_ptr<GpuDevice> device, const MappingOptions& options)

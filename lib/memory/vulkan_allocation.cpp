@@ -5,7 +5,10 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <chrono>
+#include <cstdint>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <tuple>
@@ -258,7 +261,11 @@ using Stage = vk::PipelineStageFlagBits;
 
 constexpr std::uint64_t staging_bytes = 4U << 20U;
 /// For a copy, which takes a millisecond where it does not stand behind a kernel that does not end.
-constexpr std::uint64_t longest_copy_s = 60;
+constexpr std::chrono::seconds longest_copy{60};
+/// For one whose bytes nobody wants any more.
+constexpr std::chrono::seconds longest_copy_when_given_up{1};
+/// After each of these it is asked whether anybody wants them.
+constexpr std::chrono::nanoseconds look_again = std::chrono::milliseconds(20);
 /// Blocks that are kept for the next copies. Seldom do more threads copy at a time.
 constexpr std::size_t most_idle = 4;
 
@@ -285,7 +292,8 @@ struct VulkanStaging::Block {
         done(on.device(), vk::FenceCreateInfo()) {}
 
   /// One copy on the GPU, from start to end.
-  void run(vk::Buffer from, vk::Buffer to, const vk::BufferCopy& region, const Barriers& barriers) {
+  void run(vk::Buffer from, vk::Buffer to, const vk::BufferCopy& region, const Barriers& barriers,
+           const std::function<bool()>& given_up) {
     commands.begin({vk::CommandBufferUsageFlagBits::eOneTimeSubmit});
     const vk::MemoryBarrier before(barriers.before_from, barriers.before_to);
     commands.pipelineBarrier(Stage::eAllCommands, Stage::eTransfer, {}, before, {}, {});
@@ -297,13 +305,25 @@ struct VulkanStaging::Block {
     const vk::CommandBuffer handle = *commands;
     context.submit(vk::SubmitInfo({}, {}, handle), *done);
     running = true;
-    if (context.device().waitForFences(*done, VK_TRUE, longest_copy_s * 1'000'000'000) != vk::Result::eSuccess) {
-      throw Error(ErrorCode::io, fmt::format("{} has not copied {} bytes for {} s: a kernel on it does not end: end "
-                                             "that one",
-                                             context.name(), region.size, longest_copy_s));
-    }
+    wait(region.size, given_up);
     running = false;
     context.device().resetFences(*done);
+  }
+  void wait(std::uint64_t bytes, const std::function<bool()>& given_up) const {
+    auto longest = longest_copy;
+    Deadline end = Clock::now() + longest;
+    // Ends: by `end`.
+    while (context.device().waitForFences(*done, VK_TRUE, look_again.count()) != vk::Result::eSuccess) {
+      const auto now = Clock::now();
+      if (longest != longest_copy_when_given_up && given_up && given_up()) {
+        longest = longest_copy_when_given_up;
+        end = std::min<Deadline>(end, now + longest);
+      }
+      if (now < end) continue;
+      throw Error(ErrorCode::io, fmt::format("{} has not copied {} bytes for {} s: a kernel on it does not end: end "
+                                             "that one",
+                                             context.name(), bytes, longest.count()));
+    }
   }
 
   VulkanContext& context;
@@ -371,9 +391,10 @@ void VulkanStaging::let_go(std::unique_ptr<Block> block) {
   context_.stuck_work().note(Fence(last, 1), "a copy between the GPU and the host");
 }
 
-void VulkanStaging::download(VkBuffer buffer, std::uint64_t offset, std::span<std::byte> to) {
+void VulkanStaging::download(VkBuffer buffer, std::uint64_t offset, std::span<std::byte> to,
+                             const std::function<bool()>& given_up) {
   copy(to.size(), "downloading", [&](Block& block, std::size_t at, std::size_t bytes) {
-    block.run(buffer, *block.allocation.buffer, vk::BufferCopy(offset + at, 0, bytes), downloading);
+    block.run(buffer, *block.allocation.buffer, vk::BufferCopy(offset + at, 0, bytes), downloading, given_up);
     if (!block.allocation.coherent) block.allocation.invalidate(context_, 0, bytes);
     std::memcpy(to.data() + at, block.allocation.host, bytes);
   });
@@ -383,7 +404,7 @@ void VulkanStaging::upload(std::span<const std::byte> from, VkBuffer buffer, std
   copy(from.size(), "uploading", [&](Block& block, std::size_t at, std::size_t bytes) {
     std::memcpy(block.allocation.host, from.data() + at, bytes);
     if (!block.allocation.coherent) block.allocation.flush(context_, 0, bytes);
-    block.run(*block.allocation.buffer, buffer, vk::BufferCopy(0, offset + at, bytes), uploading);
+    block.run(*block.allocation.buffer, buffer, vk::BufferCopy(0, offset + at, bytes), uploading, nullptr);
   });
 }
 

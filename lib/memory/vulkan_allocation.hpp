@@ -62,8 +62,9 @@ class VulkanStaging {
   VulkanStaging(const VulkanStaging&) = delete;
   VulkanStaging& operator=(const VulkanStaging&) = delete;
 
-  /// Both block until done. Throw Error(device_lost | no_memory).
-  void download(VkBuffer buffer, std::uint64_t offset, std::span<std::byte> to);
+  /// Both block until done. Throw Error(device_lost | no_memory | io). `given_up` as Mapping::download_unless().
+  void download(VkBuffer buffer, std::uint64_t offset, std::span<std::byte> to,
+                const std::function<bool()>& given_up = nullptr);
   void upload(std::span<const std::byte> from, VkBuffer buffer, std::uint64_t offset);
 
  private:

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <mutex>
 
@@ -212,7 +213,10 @@ class VulkanMapping final : public GpuMapping {
     return {export_fd(), allocation_.memory_bytes, allocation_.buffer_bytes, base_, allocation_.memory_type};
   }
 
-  void download(std::size_t offset, std::span<std::byte> to) const override {
+  void download(std::size_t offset, std::span<std::byte> to) const override { download_unless(nullptr, offset, to); }
+
+  void download_unless(const std::function<bool()>& given_up, std::size_t offset,
+                       std::span<std::byte> to) const override {
     check_range(offset, to.size(), "download");
     if (to.empty()) return;
     device_->check_alive();
@@ -230,7 +234,7 @@ class VulkanMapping final : public GpuMapping {
       device_->cuda()->download(address(Backend::cuda) + offset, to.data(), to.size());
       return;
     }
-    device_->staging().download(buffer(), base_ + offset, to);
+    device_->staging().download(buffer(), base_ + offset, to, given_up);
   }
 
  private:

@@ -23,11 +23,14 @@ TEST(Endless, KernelDoesNotKeepThePipelineFromStopping) {
                          "}\n";
   Pipeline pipeline(
       on_new_channel("audiotestsrc ! audio/x-raw,format=S16LE,rate=48000,channels=2 ! gpumapsink sync=false $CHANNEL "
-                     "gpumapsrc $CHANNEL ! gpumapkernel location=" +
-                     path + " ! gpumapkernel kernel=channelizer ! application/x-iq-channels ! fakesink"));
+                     "gpumapsrc $CHANNEL ! tee name=tee ! queue ! gpumapkernel location=" +
+                     path +
+                     " ! gpumapkernel kernel=channelizer ! application/x-iq-channels ! fakesink async=false "
+                     "tee. ! queue ! audioconvert ! audio/x-raw,format=F32LE ! fakesink async=false sync=false"));
   ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
   EXPECT_EQ(pipeline.wait(1s), "timeout");
-  // The kernels' elements wait for it, and the ring for its slot.
+  // The kernels' elements wait for it, and the ring for its slot, and what reads the slots on the CPU for copies of
+  // them.
   EXPECT_LT(pipeline.stop(), 60s);
   EXPECT_EQ(std::remove(path.c_str()), 0);
 }

@@ -11,7 +11,9 @@
 #include <cstdint>
 #include <cstdlib>
 #include <functional>
+#include <mutex>
 #include <random>
+#include <set>
 #include <string_view>
 #include <thread>
 #include <type_traits>
@@ -147,11 +149,15 @@ TEST(Staging, KeepsWhatACopyUsesThatDoesNotEnd) {
   EXPECT_EQ(queue->wait(gate.fence(), test::never), WaitResult::ready);
   queue->clear(*memory, 0, 500);
   const Fence end = queue->submit();
-  auto& calls = calls_of(context);
-  const auto wait = calls.vkWaitForFences;
-  calls.vkWaitForFences = [](VkDevice, std::uint32_t, const VkFence*, VkBool32, std::uint64_t) { return VK_TIMEOUT; };
-  EXPECT_THROW(memory->download(0, data), Error);
-  calls.vkWaitForFences = wait;
+  std::atomic<bool> given_up{false};
+  std::thread gives_up([&given_up] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(30));
+    given_up = true;
+  });
+  const auto began = Clock::now();
+  EXPECT_THROW(memory->download_unless([&given_up] { return given_up.load(); }, 0, data), Error);
+  EXPECT_LT(Clock::now() - began, std::chrono::seconds(10));
+  gives_up.join();
   EXPECT_TRUE(context.stuck_work().any());
   const std::size_t kept = kept_for_good();
   memory.reset();
@@ -167,9 +173,13 @@ TEST(Staging, KeepsWhatACopyUsesThatDoesNotEnd) {
 
 // Nor does it keep others from their copies, which have ends of their own.
 TEST(Staging, CopiesWaitForNoOther) {
-  static std::atomic<int> waiting;
+  static std::mutex mutex;
+  static std::set<VkFence> waiting;
   static PFN_vkWaitForFences wait = nullptr;
-  waiting = 0;
+  const auto count = [] {
+    const std::lock_guard lock(mutex);
+    return waiting.size();
+  };
   const auto device = Device::open();
   auto& calls = calls_of(*std::dynamic_pointer_cast<GpuDevice>(device)->vulkan());
   const auto memory = device->allocate({.placement = Placement::device, .bytes = 1000}, Backend::vulkan);
@@ -179,15 +189,18 @@ TEST(Staging, CopiesWaitForNoOther) {
   queue->clear(*memory, 0, 1000);
   const Fence end = queue->submit();
   wait = calls.vkWaitForFences;
-  calls.vkWaitForFences = [](VkDevice on, std::uint32_t count, const VkFence* fences, VkBool32 all, std::uint64_t ns) {
-    ++waiting;
-    return wait(on, count, fences, all, ns);
+  calls.vkWaitForFences = [](VkDevice on, std::uint32_t number, const VkFence* fences, VkBool32 all, std::uint64_t ns) {
+    {
+      const std::lock_guard lock(mutex);
+      waiting.insert(*fences);
+    }
+    return wait(on, number, fences, all, ns);
   };
   std::vector<std::byte> of_one(1000, std::byte{7}), of_other = of_one;
   std::thread one([&] { memory->download(0, of_one); }), other([&] { memory->download(0, of_other); });
-  for (const Deadline latest = Clock::now() + std::chrono::seconds(10); waiting != 2 && Clock::now() < latest;)
+  for (const Deadline latest = Clock::now() + std::chrono::seconds(10); count() != 2 && Clock::now() < latest;)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  EXPECT_EQ(waiting, 2);
+  EXPECT_EQ(count(), 2U);
   gate.open();
   one.join();
   other.join();

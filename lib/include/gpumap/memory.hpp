@@ -88,6 +88,12 @@ class GPUMAP_API Mapping {
   /// the CPU's streaming loads, never by ordinary ones. Blocks until done. The caller has waited for the fences of GPU
   /// work that writes the range.
   virtual void download(std::size_t offset, std::span<std::byte> to) const = 0;
+  /// The same for bytes that may be `given_up` meanwhile (null: never): where it waits behind other work of the GPU, it
+  /// then waits for 1 s at most, and throws Error(io).
+  virtual void download_unless(const std::function<bool()>& /*given_up*/, std::size_t offset,
+                               std::span<std::byte> to) const {
+    download(offset, to);
+  }
 };
 
 // What other Vulkan code needs to share memory with gpumap's, which lies on a VkDevice of its own.
