@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -327,6 +328,43 @@ extern "C" __global__ void add(gpumap_frame frame) {
     for (std::byte& one : expected) one = static_cast<std::byte>(static_cast<unsigned char>(one) + frame % 200);
     ASSERT_EQ(run(*stays, *in), expected) << "frame " << frame;
   }
+}
+
+// Together they take more than the GPU, beside launches that fill it: of both there must not be a part for ever.
+TEST_F(Resident, TakesTurnsWithAnotherPriority) {
+  const auto of_priority = [&](std::uint32_t priority) {
+    KernelSettings settings = resident();
+    settings.resident_blocks = 100'000;  // as many as it takes
+    settings.priority = priority;
+    return of(add_seven, settings);
+  };
+  std::vector<std::unique_ptr<KernelLauncher>> launchers;
+  launchers.push_back(of_priority(0));
+  launchers.push_back(of_priority(1));
+  launchers.push_back(of(R"(
+// gpumap: output unchanged
+extern "C" __global__ void fill(gpumap_frame) {
+  for (const long long end = clock64() + 200000; clock64() < end;) {}
+}
+)"));
+  std::vector<std::future<unsigned>> done;
+  const auto in = bar_with(random(1'000'000, 1));
+  for (auto& launcher : launchers) {
+    begin(*launcher);
+    done.push_back(std::async(std::launch::async, [&launcher, &in] {
+      unsigned frames = 0;
+      for (; frames < 500; ++frames) {
+        const FrameOutput out = launcher->launch(input(*in), {});
+        if (out.outcome != FrameOutput::Outcome::given) break;
+      }
+      launcher->drain();
+      return frames;
+    }));
+  }
+  const auto end = Clock::now() + 60s;
+  for (auto& one : done) EXPECT_EQ(one.wait_until(end), std::future_status::ready);
+  for (auto& launcher : launchers) launcher->cancel(true);
+  for (auto& one : done) EXPECT_EQ(one.get(), 500U);
 }
 
 // What cannot stay is refused, or launched where the mode leaves that open: with the reason.
