@@ -163,10 +163,10 @@ PyObject* ring_new(PyTypeObject* /*type*/, PyObject* arguments, PyObject* keywor
 }
 
 void forget_views(RingState& state) {
-  for (const auto& [host, view] : state.host_views) {
+  // A weak reference to a view may call code that uses the ring.
+  for (const auto& [host, view] : std::exchange(state.host_views, {})) {
     Py_DECREF(view);
   }
-  state.host_views.clear();
 }
 
 void close_ring(RingObject* ring) {
@@ -652,10 +652,12 @@ bool geometry_of_array_caps(const char* caps, Geometry& geometry) {
     }
     at = *behind == 'x' ? behind + 1 : behind;
   }
-  if (type == nullptr || !set_shape(geometry, type, shape, dims)) {
+  Geometry read;
+  if (type == nullptr || !set_shape(read, type, shape, dims)) {
     PyErr_Clear();
     return false;
   }
+  geometry = read;
   return true;
 }
 

@@ -5,6 +5,7 @@ import tempfile
 import threading
 import time
 import unittest
+import weakref
 from pathlib import Path
 
 import numpy
@@ -325,6 +326,20 @@ class Pictures(unittest.TestCase):
             with ring.write(drop_oldest=True) as slot:
                 self.assertEqual((slot.shape, slot.host.shape), ((5, 12), (5, 12)))
 
+    def test_the_end_of_a_view_may_use_the_ring(self):
+        ring = gpumap.Ring(8, slot_bytes=600)
+        ends, seen = [], []
+
+        def write():
+            with ring.write(drop_oldest=True) as slot:
+                slot.host[:] = 7
+                return slot.host
+
+        for _ in range(8):
+            ends.append(weakref.ref(write(), lambda _: seen.append(write().shape)))
+        ring.set_caps("video/x-raw,format=GRAY8,width=12,height=5,framerate=0/1")
+        self.assertEqual(seen, [(5, 12)] * 8)
+
     def test_caps_of_frames_that_have_no_room(self):
         gray, array = "video/x-raw,format=GRAY8", "application/x-gpumap-array,dtype=(string)float32,shape=(string)"
         nv12 = "video/x-raw,format=NV12"
@@ -369,6 +384,18 @@ class Sockets(unittest.TestCase):
         server.close()
         with self.assertRaises(errors.InvalidArgument):
             server.info
+
+    def test_a_shape_of_more_bytes_than_there_are(self):
+        """A producer may say anything: 2^64 bytes and 8 more are not 8."""
+        ring = gpumap.Ring(4, slot_bytes=100)
+        with gpumap.serve(ring, self.path) as server, gpumap.connect(self.path, PATIENCE) as reader:
+            server.wait_for_client(PATIENCE)
+            for shape in ("2305843009213693953x2", "9223372036854775807x2", "9223372036854775807x9223372036854775807"):
+                ring.set_caps(f'application/x-gpumap-array,dtype=(string)float32,shape=(string)"{shape}"')
+                with ring.write(PATIENCE):
+                    pass
+                with reader.read(PATIENCE) as frame:
+                    self.assertEqual((frame.shape, frame.dtype, frame.nbytes), ((100,), "uint8", 100), shape)
 
     def test_nobody_serves(self):
         with self.assertRaises(OSError):
