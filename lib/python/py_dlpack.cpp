@@ -341,6 +341,17 @@ bool prepare(Array* array, const Request& request, Source& source) {
   return order(array, request) && (request.copy != 1 || copy_on_device(array, request, source));
 }
 
+/// DLPack counts strides in elements.
+bool has_whole_strides(const Geometry& geometry) {
+  for (int dim = 0; dim < geometry.dims; ++dim) {
+    if (geometry.shape[dim] > 1 && geometry.stride[dim] % geometry.type->bytes != 0) {
+      raise_buffer_error("the rows are no whole elements apart, which DLPack does not know: numpy() copies the array");
+      return false;
+    }
+  }
+  return true;
+}
+
 }  // namespace
 
 PyObject* array_dlpack(PyObject* self, PyObject* const* arguments, Py_ssize_t count, PyObject* names) {
@@ -348,7 +359,8 @@ PyObject* array_dlpack(PyObject* self, PyObject* const* arguments, Py_ssize_t co
   Request request;
   Source source;
   // The arguments first: their code may close the array.
-  if (!read_request(arguments, count, names, request) || !usable(array) || !prepare(array, request, source)) {
+  if (!read_request(arguments, count, names, request) || !usable(array) || !prepare(array, request, source) ||
+      !has_whole_strides(source.geometry)) {
     return nullptr;
   }
   if (request.max_major < 1) {

@@ -277,7 +277,7 @@ Geometry geometry_of(const gpumap_layout& layout, uint64_t bytes) {
   }
   const bool planar_tensor =
       layout.format >= GPUMAP_FORMAT_RGB_F32_PLANAR && layout.format <= GPUMAP_FORMAT_RGB_U8_PLANAR;
-  if (planar_tensor && layout.planes == 3 &&
+  if (planar_tensor && layout.planes == 3 && layout.offset[1] >= layout.offset[0] &&
       layout.offset[2] - layout.offset[1] == layout.offset[1] - layout.offset[0]) {
     Geometry geometry = plane_of(layout, 0);
     for (int dim = 2; dim > 0; --dim) {

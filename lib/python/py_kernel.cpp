@@ -195,6 +195,10 @@ PyObject* kernel_call(PyObject* self, PyObject* arguments, PyObject* keywords) {
     options.layout = &in;
   } else if (array->has_layout) {
     options.layout = &array->layout;
+    // That says where the first plane begins.
+    const uint64_t begin = array->layout.planes > 0 ? array->layout.offset[0] : 0;
+    options.offset -= begin;
+    options.bytes += begin;
   }
   options.out = out_caps != nullptr ? &out : nullptr;
   const gpumap_fence fence = gpumap_cuda_fence(stream);

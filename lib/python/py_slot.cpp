@@ -75,6 +75,7 @@ bool describe_frame(SlotObject* slot, gpumap_slot handle) {
     return caps != nullptr || succeeded(GPUMAP_ERROR_INVALID);
   }
   const uint64_t bytes = slot->info.bytes;
+  uint64_t offset = 0;
   if (ring.last_known && ring.last_caps == caps) {
     array.geometry = ring.last_geometry;
   } else if (geometry_of_array_caps(caps, array.geometry)) {
@@ -85,18 +86,18 @@ bool describe_frame(SlotObject* slot, gpumap_slot handle) {
     array.layout.struct_size = sizeof array.layout;
     array.has_layout = gpumap_slot_get_layout(handle, &array.layout) == GPUMAP_OK && lies_in(array.layout, bytes);
     if (array.has_layout) {
-      array.geometry = geometry_of(array.layout, bytes);
+      offset = array.layout.planes > 0 ? array.layout.offset[0] : 0;
+      array.geometry = geometry_of(array.layout, bytes - offset);
     } else if (!ring.consumer) {
       array.geometry = ring.geometry;
     }
   }
   // A frame that is shorter than its description, or has none, is bytes.
-  if (array.geometry.type == nullptr || static_cast<uint64_t>(array.geometry.span()) > bytes) {
+  if (array.geometry.type == nullptr || static_cast<uint64_t>(array.geometry.span()) > bytes - offset) {
     const auto size = static_cast<int64_t>(bytes);
     array.has_layout = false;
     return set_shape(array.geometry, dtype_named("uint8"), &size, 1);
   }
-  const uint64_t offset = array.has_layout && array.layout.planes > 0 ? array.layout.offset[0] : 0;
   array.offset = offset;
   array.place.host = array.place.host == nullptr ? nullptr : static_cast<uint8_t*>(array.place.host) + offset;
   array.place.cuda_address += array.place.cuda_address == 0 ? 0 : offset;

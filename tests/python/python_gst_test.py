@@ -133,6 +133,36 @@ class FromGst(unittest.TestCase):
                         frames.add(frame.planes[0].tobytes())
                 self.assertEqual(len(frames), 3)
 
+    def test_a_picture_that_begins_later_across_a_socket(self):
+        """A frame ends where it ends, wherever its planes begin."""
+        formats = GstVideo.VideoFormat
+        rgba = nv12(16, 16).replace("NV12", "RGBA")
+        frame = random_array(1000)
+        luma, chroma = frame[64:320], frame[512:640]
+        plain = gpumap.empty(384)
+        plain.write(numpy.concatenate([luma, chroma]))
+        kernel = gpumap.Kernel(builtin="convert")
+        expected = kernel(plain, caps=nv12(16, 16), out=rgba).numpy()
+        for name, number in (("NV12", formats.NV12), ("NV16", formats.NV16)):
+            with tempfile.TemporaryDirectory() as folder, Pipeline(
+                f"appsrc name=in format=time caps={nv12(16, 16).replace('NV12', name)} ! "
+                f"gpumapsink socket-path={folder}/frames sync=false async=false name=out"
+            ) as pipeline:
+
+                def push(number=number, pipeline=pipeline):
+                    buffer = Gst.Buffer.new_wrapped(frame.tobytes())
+                    GstVideo.buffer_add_video_meta_full(buffer, 0, number, 16, 16, 2, [64, 512, 0, 0], [16, 16, 0, 0])
+                    pipeline.pipeline.get_by_name("in").push_buffer(buffer)
+
+                push()  # before it, there is no ring to connect to
+                with gpumap.connect(Path(folder) / "frames", PATIENCE) as ring:
+                    push()
+                    with ring.read(PATIENCE) as got:
+                        self.assertTrue(same(got.numpy(), frame[64:].copy()))
+                        self.assertTrue(same(got.planes[0].numpy(), luma.reshape(16, 16).copy()))
+                        if name == "NV12":
+                            self.assertTrue(same(kernel(got, out=rgba).numpy(), expected))
+
     def test_a_ring_feeds_a_pipeline(self):
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "frames"
@@ -198,6 +228,32 @@ class FromGst(unittest.TestCase):
             self.assertEqual((array.shape, array.host.shape), ((400,), (400,)), (caps, meta))
             with self.assertRaises(errors.InvalidArgument):
                 array.planes
+
+    def test_rows_that_are_no_whole_elements_apart(self):
+        frame = random_array(400)
+        buffer = Gst.Buffer.new_wrapped(frame.tobytes())
+        formats = GstVideo.VideoFormat
+        GstVideo.buffer_add_video_meta_full(buffer, 0, formats.GRAY16_LE, 4, 8, 1, [1, 0, 0, 0], [11, 0, 0, 0])
+        array = gpumap.from_gst(buffer, "video/x-raw,format=GRAY16_LE,width=4,height=8,framerate=1/1")
+        rows = [frame[1 + 11 * row : 9 + 11 * row] for row in range(8)]
+        self.assertEqual(array.tobytes(), numpy.stack(rows).tobytes())
+        self.assertEqual(array.host.tobytes(), array.tobytes())
+        with self.assertRaisesRegex(BufferError, "numpy"):
+            numpy.from_dlpack(array)
+
+    def test_planes_that_lie_one_before_the_other(self):
+        frame = random_array(400)
+        for offsets in ((20, 10, 0), (0, 40, 80), (7, 39, 71)):
+            buffer = Gst.Buffer.new_wrapped(frame.tobytes())
+            GstVideo.buffer_add_video_meta_full(
+                buffer, 0, GstVideo.VideoFormat.GBR, 4, 8, 3, [*offsets, 0], [4, 4, 4, 0]
+            )
+            array = gpumap.from_gst(buffer, "application/x-tensor,type=uint8,width=4,height=8")
+            planes = [frame[offset : offset + 32].reshape(8, 4) for offset in offsets]
+            self.assertTrue(same(numpy.stack([plane.numpy() for plane in array.planes]), numpy.stack(planes)))
+            rises = offsets[0] < offsets[1]
+            expected = numpy.stack(planes) if rises else frame[offsets[0] :].copy()
+            self.assertTrue(same(array.numpy(), expected), offsets)
 
     def test_capsules_are_known_by_their_name(self):
         buffer = Gst.Buffer.new_wrapped(b"12345")
