@@ -93,6 +93,7 @@ bool Channel::attach_sink(GstElement* sink, std::string& holder) {
     if (sink_ != nullptr) return false;
     sink_ = sink;
     begins_ = true;
+    rate_ = {};
     kept.swap(kept_);
     end_of_keeping_.stop();
     if (delivered_.ended()) forget_delivered();  // caps hold only on the pad that received them
@@ -224,6 +225,17 @@ void Channel::set_far_time(const std::optional<FarTime>& time) {
   const std::lock_guard lock(mutex_);
   if (!time) begins_ = true;
   far_time_ = time;
+}
+
+GstEvent* Channel::change_rate(GstEvent* event, GstClockTimeDiff now) {
+  const std::lock_guard lock(mutex_);
+  rate_ = InstantRate::of(event, rate_, now);
+  return rate_.named_in(event).release();
+}
+
+InstantRate Channel::rate() const {
+  const std::lock_guard lock(mutex_);
+  return rate_;
 }
 
 std::optional<Channel::FarTime> Channel::far_time() const {
@@ -603,6 +615,7 @@ void Channel::drop_all_locked(bool keep_sticky) {
 /// A flush that resets the time ends an instant rate, also one that nobody has taken.
 void Channel::forget_rate() {
   const std::lock_guard lock(mutex_);
+  rate_ = {};
   std::erase_if(items_, [](const Item& item) {
     const bool is_rate = item.event != nullptr && GST_EVENT_TYPE(item.event) == GST_EVENT_INSTANT_RATE_CHANGE;
     if (is_rate) gst_event_unref(item.event);

@@ -18,6 +18,7 @@
 #include "gpumap/ring.hpp"
 #include "gst/channel/alarm.hpp"
 #include "gst/channel/channel_ring.hpp"
+#include "gst/channel/instant_rate.hpp"
 #include "gst/channel/sticky_events.hpp"
 #include "gst/memory/slot_usage.hpp"
 #include "gst/ptr.hpp"
@@ -171,6 +172,11 @@ class Channel : public std::enable_shared_from_this<Channel> {
   void set_far_time(const std::optional<FarTime>& time);  ///< empty: another sink follows that one
   [[nodiscard]] std::optional<FarTime> far_time() const;
 
+  /// Of a sink in this process. `event`, an instant change of the rate at its running time `now`, with that moment;
+  /// transfer full.
+  [[nodiscard]] GstEvent* change_rate(GstEvent* event, GstClockTimeDiff now);
+  [[nodiscard]] InstantRate rate() const;
+
   /// Slots of the ring that the sink puts frames into now; 0: there is no ring.
   [[nodiscard]] std::uint32_t slots() const;
   /// How many slots the ring should have beyond the property's, because downstream of the src keeps that many.
@@ -266,6 +272,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   EventHandler on_event_;
   std::shared_ptr<FarSink> far_;
   std::optional<FarTime> far_time_;
+  InstantRate rate_;
   bool begins_ = false;  ///< no event of this sink has come
   std::shared_ptr<FarSrc> far_src_;
   std::atomic<bool> has_far_src_{false};

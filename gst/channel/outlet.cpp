@@ -441,8 +441,7 @@ void Outlet::on_event(GstEvent* event) {
   if (GST_EVENT_TYPE(event) == GST_EVENT_INSTANT_RATE_CHANGE) {
     // It overtakes what waits here.
     const std::lock_guard lock(step_);
-    rate_ = InstantRate::of(event, rate_, time_ ? time_->running_time(monotonic_ns()) : 0);
-    const LinkText text = text_of(rate_.named_in(event).get());
+    const LinkText text = text_of(event);
     if (server_ && !failed_ && !text.empty()) send(text, gst::key_of(Keeping::rate));
     return;
   }
@@ -496,10 +495,7 @@ void Outlet::flush(GstEvent* event) {
       for (const Keeping over : {Keeping::segment, Keeping::group_done, Keeping::end}) forget(gst::key_of(over));
       gboolean resets = FALSE;
       gst_event_parse_flush_stop(event, &resets);
-      if (resets != 0) {
-        rate_ = {};
-        forget(gst::key_of(Keeping::rate));
-      }
+      if (resets != 0) forget(gst::key_of(Keeping::rate));
       server_->withdraw_all();
       send(text_of(event), 0);
     }

@@ -18,7 +18,6 @@
 #include "gpumap/thread_schedule.hpp"
 #include "gst/channel/channel.hpp"
 #include "gst/channel/event_text.hpp"
-#include "gst/channel/instant_rate.hpp"
 #include "gst/channel/upstream_requests.hpp"
 #include "gst/ptr.hpp"
 
@@ -114,8 +113,7 @@ class Outlet {
   std::optional<VideoLayout> layout_;
   std::optional<VideoLayout> checked_layout_;  ///< a layout that fits into frames of `checked_bytes_` bytes
   std::uint64_t checked_bytes_ = 0;
-  std::optional<Channel::FarTime> time_;  ///< the time that clients know
-  InstantRate rate_;
+  std::optional<Channel::FarTime> time_;           ///< the time that clients know
   Channel::SinkTime sink_time_;                    ///< at that moment
   GstClockTime ended_base_ = GST_CLOCK_TIME_NONE;  ///< the base time that the last flush ended
   Deadline next_look_{};                           ///< when watch_time() looks again at an unchanged time

@@ -295,6 +295,15 @@ bool provide_ring(GstBaseSink* sink, GstEvent* event) {
   }
 }
 
+/// As the pipeline reckons when it tells its sinks of an instant rate.
+GstClockTimeDiff running_time_of(GstBaseSink* sink) {
+  auto* const element = GST_ELEMENT_CAST(sink);
+  const Ptr<GstElement> pipeline(gpumap::gst::top_level(element));
+  const GstClockTime now = gpumap::gst::is_in_playing(element) ? gst_element_get_current_running_time(element)
+                                                               : gst_element_get_start_time(pipeline.get());
+  return GST_CLOCK_TIME_IS_VALID(now) ? static_cast<GstClockTimeDiff>(now) : 0;
+}
+
 /// Serialized events come under the lock of the preroll, but for FLUSH_STOP. Takes `event`, whose copy goes across.
 gboolean event(GstBaseSink* sink, GstEvent* event) {
   SinkState& state = state_of(sink);
@@ -338,7 +347,8 @@ gboolean event(GstBaseSink* sink, GstEvent* event) {
       break;
   }
   if (!serialized) {
-    channel->pass(gst_event_ref(event));
+    const bool is_rate = GST_EVENT_TYPE(event) == GST_EVENT_INSTANT_RATE_CHANGE;
+    channel->pass(is_rate ? channel->change_rate(event, running_time_of(sink)) : gst_event_ref(event));
     return base_event(sink, event);
   }
   if (state.outlet && !provide_ring(sink, event)) {

@@ -179,13 +179,19 @@ void SrcStream::push(GstEvent* event) {
 void SrcStream::take_rate(GstEvent* event) {
   const Ptr<GstEvent> owned(event);
   const auto channel = this->channel();
-  if (channel) set_rate(InstantRate::of(event, rate(), shift_.now_there(*channel)));
+  if (!channel) return;
+  const InstantRate next = InstantRate::of(event, rate(), shift_.now_there(*channel));
+  const std::lock_guard lock(mutex_);
+  rate_ = next;
+  has_new_rate_ = true;
 }
 
-void SrcStream::set_rate(const InstantRate& rate) {
+/// The sink's, before a segment comes. Sinks in the pipeline of that one hear of it themselves.
+void SrcStream::begin_rate() {
+  const bool beside = has_sink_beside();
   const std::lock_guard lock(mutex_);
-  rate_ = rate;
-  has_new_rate_ = rate.changes();
+  rate_ = channel_ && !beside ? channel_->rate() : InstantRate();
+  has_new_rate_ = false;
 }
 
 InstantRate SrcStream::rate() const {
@@ -233,7 +239,7 @@ GstEvent* SrcStream::flush_stop_for_here(GstEvent* event) {
   gboolean resets = FALSE;
   gst_event_parse_flush_stop(event, &resets);
   if (const auto channel = this->channel(); channel && resets != 0) shift_.begin_anew_there(*channel);
-  if (resets != 0) set_rate({});
+  if (resets != 0) begin_rate();
   GstEvent* made = gst_event_new_flush_stop(FALSE);
   gst_event_set_seqnum(made, gst_event_get_seqnum(event));
   gst_event_unref(event);

@@ -101,12 +101,13 @@ void SrcStream::start(const SrcSettings& settings) {
   bytes_ = 0;
   left_flushing_ = flushes_downstream_.exchange(false);
   flushes_open_ = 0;
-  const std::lock_guard lock(mutex_);
-  flushing_ &= ~static_cast<unsigned>(open);
-  played_ = false;
-  rate_ = {};
-  has_new_rate_ = false;
-  channel_ = std::move(channel);
+  {
+    const std::lock_guard lock(mutex_);
+    flushing_ &= ~static_cast<unsigned>(open);
+    played_ = false;
+    channel_ = std::move(channel);
+  }
+  begin_rate();
 }
 
 void SrcStream::stop() {
@@ -446,7 +447,7 @@ void SrcStream::step() {
         }
         break;
       case Channel::Next::Kind::event:
-        if (next.first_of_sink) set_rate({});
+        if (next.first_of_sink) begin_rate();
         push(next.event);
         break;
       case Channel::Next::Kind::timeout:

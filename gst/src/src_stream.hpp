@@ -180,7 +180,7 @@ class SrcStream {
   /// The sink is in the pipeline of this element.
   [[nodiscard]] bool has_sink_beside();
   void take_rate(GstEvent* event);
-  void set_rate(const InstantRate& rate);
+  void begin_rate();
   [[nodiscard]] InstantRate rate() const;
 
   GstElement* element_;

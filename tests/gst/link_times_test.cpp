@@ -264,5 +264,38 @@ TEST_F(LinkSides, ItIsDueAtOneMomentHoweverLateOneHearsOfARate) {
   EXPECT_LT(apart(), 20 * GST_MSECOND);
 }
 
+// Within a process, too, what comes then is due earlier: at the old rate it would wait, and upstream with it.
+TEST_F(LinkSides, ARateReachesWhoComesLaterThroughAChannel) {
+  Pipeline producer(
+      "appsrc name=in format=time caps=application/octet-stream ! gpumapsink name=sink channel=late-rate");
+  start(producer);
+  push_frame(producer, 0);
+  ASSERT_TRUE(eventually([&] { return stat(producer.element("sink"), "frames") == 1; }));
+  change_rate(producer, 4);
+  Pipeline consumer("gpumapsrc name=src channel=late-rate ! fakesink name=out sync=true async=false");
+  start(consumer);
+  EXPECT_TRUE(plays_at(consumer, 4));
+  consumer.stop();
+  start(consumer);
+  push_frame(producer, 1);
+  EXPECT_TRUE(plays_at(consumer, 4));
+}
+
+// While the running time stands still, the first rate and the last are of one moment, and nothing has changed.
+TEST_F(LinkSides, ARateThatAPausedProducerTakesBackIsTakenBack) {
+  Pipeline producer(from_appsrc());
+  start(producer);
+  push_frame(producer, 0);
+  Pipeline consumer("gpumapsrc name=src " + socket() + " ! fakesink name=out sync=true async=false");
+  start(consumer);
+  ASSERT_TRUE(plays_at(consumer, 1));
+  ASSERT_NE(producer.set_state(GST_STATE_PAUSED), GST_STATE_CHANGE_FAILURE);
+  g_usleep(100'000);
+  change_rate(producer, 4);
+  ASSERT_TRUE(plays_at(consumer, 4));
+  change_rate(producer, 1);
+  EXPECT_TRUE(plays_at(consumer, 1));
+}
+
 }  // namespace
 }  // namespace gpumap::gst::test
