@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -170,9 +171,11 @@ Declaration declaration_of(const KernelSettings& settings) {
   return std::move(plan.declaration);
 }
 
-std::unique_ptr<Tables> tables_of(const KernelPlan& plan, const std::shared_ptr<Device>& device) {
+std::unique_ptr<Tables> tables_of(const KernelPlan& plan, const std::shared_ptr<Device>& device,
+                                  const std::atomic<bool>* given_up) {
   if (plan.declaration.tables.empty()) return nullptr;
-  return std::make_unique<Tables>(device, backend_of(plan.source.language), plan.source.name, plan.declaration.tables);
+  return std::make_unique<Tables>(device, backend_of(plan.source.language), plan.source.name, plan.declaration.tables,
+                                  given_up);
 }
 
 namespace {
@@ -264,7 +267,7 @@ KernelReload::News KernelReload::compile() const {
     }
     if (ends_) return news;
     auto program = Program::load(device_, news.plan, settings_.mode);
-    news.tables = tables_of(news.plan, device_);
+    news.tables = tables_of(news.plan, device_, &ends_);
     news.program = std::move(program);  // last: without one the rest counts for nothing
   } catch (const std::exception& error) {
     news.problem = fmt::format("{}: keeping the previous kernel", error.what());

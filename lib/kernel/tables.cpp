@@ -87,7 +87,8 @@ bool is_busy(const std::future<Result>& future) {
 
 }  // namespace
 
-Tables::Tables(std::shared_ptr<Device> device, Backend backend, std::string kernel, std::vector<DeclaredTable> declared)
+Tables::Tables(std::shared_ptr<Device> device, Backend backend, std::string kernel, std::vector<DeclaredTable> declared,
+               const std::atomic<bool>* given_up)
     : device_(std::move(device)), backend_(backend), kernel_(std::move(kernel)) {
   for (DeclaredTable& table : declared) {
     if (table.path.empty()) {
@@ -99,7 +100,7 @@ Tables::Tables(std::shared_ptr<Device> device, Backend backend, std::string kern
   }
   for (Table& table : tables_) {
     table.seen = table.taken = FileStamp::of(table.declared.path);
-    table.content = load(table);
+    table.content = load(table, given_up != nullptr ? *given_up : ends_);
     if (table.content.changed) table.taken.reset();
   }
 }
@@ -108,7 +109,7 @@ Tables::~Tables() {
   ends_ = true;
 }
 
-Tables::Loaded Tables::load(const Table& table) const {
+Tables::Loaded Tables::load(const Table& table, const std::atomic<bool>& given_up) const {
   const std::string what = fmt::format("kernel {}: table {}: {}", kernel_, table.declared.name, table.declared.path);
   const File file = open_file(what, table.declared.path);
   const auto bytes = static_cast<std::uint64_t>(file.stamp.bytes);
@@ -131,7 +132,7 @@ Tables::Loaded Tables::load(const Table& table) const {
     staging->flush(0, got);
     queue->copy(*staging, 0, *made.memory, at, got);
     const Fence copied = queue->submit();
-    WaitResult waited = copied.wait(ends_, Clock::now() + longest_copy);
+    WaitResult waited = copied.wait(given_up, Clock::now() + longest_copy);
     const bool cancelled = waited == WaitResult::cancelled;
     // Nobody wants the table any more. As a rule the copy ends within milliseconds, and what it uses can go.
     if (cancelled) waited = copied.wait_for(patience_at_end);
@@ -198,7 +199,7 @@ std::string Tables::refresh(const Fence& launched) {
     loading_table_ = i;
     const auto load_it = [this, &table] {
       try {
-        return load(table);
+        return load(table, ends_);
       } catch (const std::exception& error) {
         Loaded none;
         none.problem = error.what();

@@ -10,10 +10,13 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
+#include <fstream>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <random>
 #include <set>
+#include <string>
 #include <string_view>
 #include <thread>
 #include <type_traits>
@@ -27,6 +30,7 @@
 #include "gpumap/kernel_launcher.hpp"
 #include "gpumap/program.hpp"
 #include "kernel/kernel_memory.hpp"
+#include "temporary_folder.hpp"
 #include "test_helpers.hpp"
 
 namespace gpumap {
@@ -269,6 +273,49 @@ TEST(LauncherEnd, ComesBehindAllThatItsQueueHas) {
     }
     EXPECT_EQ(kernel.end(), comes);
   }
+  EXPECT_EQ(validation_message_count(), 0U);
+}
+
+// Who mends the file of a kernel that does not end, and stops it, does not wait for the tables of the mended one, which
+// stand behind it.
+TEST(Reload, IsGivenUpWhileATableStandsBehindWhatDoesNotEnd) {
+  static std::atomic<int> submissions;
+  static PFN_vkQueueSubmit submit = nullptr;
+  const auto device = Device::open();
+  const TemporaryFolder folder;
+  KernelSettings settings;
+  settings.backend = Backend::vulkan;
+  settings.location = folder.path() / "sum.comp";
+  std::ofstream(folder.path() / "curve") << "0123456789abcdef";
+  const std::string source = "#version 460\n// gpumap: table curve uint8 16=" + (folder.path() / "curve").string() +
+                             "\n#include <gpumap.glsl>\nvoid main() {}\n";
+  std::ofstream(settings.location) << source;
+  auto reload = std::make_unique<KernelReload>(device, settings, [](const KernelPlan&) {});
+  const auto memory = device->allocate({.placement = Placement::device, .bytes = 1000}, Backend::vulkan);
+  Gate gate(device);
+  const auto queue = device->create_queue(Backend::vulkan);
+  EXPECT_EQ(queue->wait(gate.fence(), test::never), WaitResult::ready);
+  queue->clear(*memory, 0, 1000);
+  const Fence end = queue->submit();
+  auto& calls = calls_of(*std::dynamic_pointer_cast<GpuDevice>(device)->vulkan());
+  submit = calls.vkQueueSubmit;
+  submissions = 0;
+  calls.vkQueueSubmit = [](VkQueue to, std::uint32_t count, const VkSubmitInfo* infos, VkFence fence) {
+    ++submissions;
+    return submit(to, count, infos, fence);
+  };
+  std::ofstream(settings.location) << source << "// mended\n";
+  for (const Deadline latest = Clock::now() + std::chrono::minutes(1); submissions == 0 && Clock::now() < latest;) {
+    EXPECT_FALSE(reload->poll());
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  EXPECT_EQ(submissions, 1) << "its table's copy";
+  const auto began = Clock::now();
+  reload.reset();
+  EXPECT_LT(Clock::now() - began, std::chrono::seconds(30));
+  calls.vkQueueSubmit = submit;
+  gate.open();
+  EXPECT_EQ(end.wait_for(std::chrono::minutes(1)), WaitResult::ready);
   EXPECT_EQ(validation_message_count(), 0U);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -106,9 +107,10 @@ struct KernelPlan {
 /// For a backend that `device` has. Throws Error(invalid | io | not_supported).
 [[nodiscard]] GPUMAP_API KernelPlan plan_of(const KernelSettings& settings, const Device& device);
 
-/// The tables that the kernel declares; null where there are none. Throws as Tables.
+/// The tables that the kernel declares; null where there are none. Throws as Tables, and is given up likewise.
 [[nodiscard]] GPUMAP_API std::unique_ptr<Tables> tables_of(const KernelPlan& plan,
-                                                           const std::shared_ptr<Device>& device);
+                                                           const std::shared_ptr<Device>& device,
+                                                           const std::atomic<bool>* given_up = nullptr);
 
 enum class KernelMode;
 struct KernelPlan;

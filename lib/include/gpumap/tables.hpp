@@ -33,8 +33,10 @@ class GPUMAP_API Tables {
   static constexpr std::uint64_t max_bytes = std::uint64_t{1} << 30U;
 
   /// Load each of `declared` from its file. `kernel` is for messages. Throws Error(invalid) for a table without a path
-  /// and for files of a wrong size, Error(io) for what cannot be read, Error(no_memory | device_lost).
-  Tables(std::shared_ptr<Device> device, Backend backend, std::string kernel, std::vector<DeclaredTable> declared);
+  /// and for files of a wrong size, Error(io) for what cannot be read, Error(no_memory | device_lost). Error(io) within
+  /// seconds, too, once `given_up` (null: nobody does) was set.
+  Tables(std::shared_ptr<Device> device, Backend backend, std::string kernel, std::vector<DeclaredTable> declared,
+         const std::atomic<bool>* given_up = nullptr);
   ~Tables();
   Tables(const Tables&) = delete;
   Tables& operator=(const Tables&) = delete;
@@ -60,7 +62,7 @@ class GPUMAP_API Tables {
     std::optional<FileStamp> seen;   ///< at the last look
     Loaded content;
   };
-  [[nodiscard]] Loaded load(const Table& table) const;
+  [[nodiscard]] Loaded load(const Table& table, const std::atomic<bool>& given_up) const;
   void take(Loaded loaded, const Fence& launched);
 
   std::shared_ptr<Device> device_;
