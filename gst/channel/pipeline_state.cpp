@@ -4,6 +4,8 @@
 #include <gst/base/gstbasesink.h>
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -160,17 +162,34 @@ bool mend_preroll(GstElement* element) {
 
 }  // namespace
 
-bool is_rendering(GstElement* element) {
+bool await_renders(GstElement* element, Deadline deadline) {
+  constexpr std::chrono::milliseconds pause(5);
+  const auto rendered = [](const Ptr<GstElement>& sink) {
+    guint64 frames = 0;
+    const Ptr<GstStructure> stats(gst_base_sink_get_stats(GST_BASE_SINK(sink.get())));
+    gst_structure_get_uint64(stats.get(), "rendered", &frames);
+    return frames;
+  };
   const Ptr<GstElement> top(top_level(element));
   std::vector<Ptr<GstElement>> sinks;
   if (GST_IS_BIN(top.get())) find_sinks(GST_BIN(top.get()), sinks);
-  return std::any_of(sinks.begin(), sinks.end(), [](const Ptr<GstElement>& sink) {
-    if (!GST_IS_BASE_SINK(sink.get())) return false;
-    GMutex* const lock = GST_BASE_SINK_GET_PREROLL_LOCK(sink.get());
-    if (g_mutex_trylock(lock) == FALSE) return true;
-    g_mutex_unlock(lock);
-    return false;
-  });
+  std::erase_if(sinks, [](const Ptr<GstElement>& sink) { return !GST_IS_BASE_SINK(sink.get()); });
+  std::vector<std::pair<Ptr<GstElement>, guint64>> waited_for;
+  for (Ptr<GstElement>& sink : sinks) {
+    const guint64 before = rendered(sink);
+    waited_for.emplace_back(std::move(sink), before);
+  }
+  while (true) {
+    std::erase_if(waited_for, [&](const auto& one) {
+      GMutex* const lock = GST_BASE_SINK_GET_PREROLL_LOCK(one.first.get());
+      if (g_mutex_trylock(lock) == FALSE) return rendered(one.first) != one.second;
+      g_mutex_unlock(lock);
+      return true;
+    });
+    if (waited_for.empty()) return true;
+    if (Clock::now() >= deadline) return false;
+    std::this_thread::sleep_for(pause);
+  }
 }
 
 bool is_sending_event(GstElement* element) {

@@ -6,6 +6,7 @@
 #include <functional>
 #include <string>
 
+#include "gpumap/fence.hpp"
 #include "gst/stopping.hpp"
 
 namespace gpumap::gst {
@@ -30,9 +31,10 @@ namespace gpumap::gst {
 /// Whether another thread has the state lock of a bin around the element, which changes no state: it is within
 /// gst_element_send_event(), as a rule. Does not wait.
 [[nodiscard]] bool is_sending_event(GstElement* element);
-/// Whether a sink that plays in the pipeline around the element is in its render(), which may take until the
-/// application lets it go on, as at an appsink that is full. Does not wait.
-[[nodiscard]] bool is_rendering(GstElement* element);
+/// Waits until each sink that plays in the pipeline around the element has been outside of its render() once, or has
+/// ended one. False: by the deadline one has not, such as a full appsink, which renders until the application lets it
+/// go on.
+[[nodiscard]] bool await_renders(GstElement* element, Deadline deadline);
 /// The bin around all bins, which is its pipeline; transfer full.
 [[nodiscard]] GstElement* top_level(GstElement* element);
 /// The element's path for messages; empty for null. Takes `element`. It takes locks of objects, whose holders may wait

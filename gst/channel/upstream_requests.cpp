@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <thread>
 #include <utility>
 
 #include "gpumap/error.hpp"
@@ -40,17 +39,12 @@ bool waits_for_streaming(GstEvent* event) {
 
 /// Sinks answer an instant change of the rate with the lock of their pipeline's state, behind the frame that they
 /// render: one that renders until the application lets it go on would keep that lock from who stops the pipeline.
-/// False: one renders for 1 s.
+/// False: one renders a frame for 1 s.
 bool lets_sinks_render(GstElement* sink, GstEvent* seek) {
   constexpr std::chrono::seconds longest(1);
-  constexpr std::chrono::milliseconds pause(5);
   GstSeekFlags flags = GST_SEEK_FLAG_NONE;
   gst_event_parse_seek(seek, nullptr, nullptr, &flags, nullptr, nullptr, nullptr, nullptr);
-  if ((flags & GST_SEEK_FLAG_INSTANT_RATE_CHANGE) == 0) return true;
-  for (const Deadline end = Clock::now() + longest; is_rendering(sink); std::this_thread::sleep_for(pause)) {
-    if (Clock::now() >= end) return false;
-  }
-  return true;
+  return (flags & GST_SEEK_FLAG_INSTANT_RATE_CHANGE) == 0 || await_renders(sink, Clock::now() + longest);
 }
 
 /// False: what is upstream of `pad` says that it is more than 140 years away, or at no time at all. A seek by time has

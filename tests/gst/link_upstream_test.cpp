@@ -7,6 +7,7 @@
 #include <atomic>
 #include <chrono>
 #include <cmath>
+#include <condition_variable>
 #include <future>
 #include <limits>
 #include <memory>
@@ -431,6 +432,58 @@ TEST_F(LinkUpstream, AnInstantRateWaitsForNoSinkThatTheApplicationHolds) {
   EXPECT_TRUE(pull(producer.appsink()));
   (void)seek();
   EXPECT_TRUE(seen.comes(GST_EVENT_SEEK));
+}
+
+/// Two sinks, of which one always renders: each ends its frame when the other one has begun its next.
+class RenderInTurn {
+ public:
+  RenderInTurn(GstElement* first, GstElement* second) {
+    for (GstElement* sink : {first, second}) {
+      g_object_set(sink, "signal-handoffs", TRUE, nullptr);
+      g_signal_connect(sink, "handoff", G_CALLBACK(sink == first ? render<0> : render<1>), this);
+    }
+  }
+  void end() {
+    const std::lock_guard lock(mutex_);
+    over_ = true;
+    changed_.notify_all();
+  }
+
+ private:
+  template <int own>
+  static void render(GstElement*, GstBuffer*, GstPad*, gpointer user) {
+    auto& [mutex, changed, begun, over] = *static_cast<RenderInTurn*>(user);
+    std::unique_lock lock(mutex);
+    const int number = ++begun[own];
+    changed.notify_all();
+    while (!over && begun[1 - own] < number + own && changed.wait_for(lock, at_once) == std::cv_status::no_timeout) {
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int begun_[2] = {};
+  bool over_ = false;
+};
+
+TEST_F(LinkUpstream, AnInstantRateNeedsNoMomentInWhichNoSinkRenders) {
+  Pipeline producer(
+      "videotestsrc name=in ! video/x-raw,width=16,height=16,framerate=100/1 ! tee name=t ! "
+      "queue ! fakesink name=one sync=false t. ! queue ! fakesink name=other sync=false "
+      "t. ! queue ! gpumapsink name=sink sync=true " +
+      socket());
+  RenderInTurn turns(producer.element("one"), producer.element("other"));
+  start(producer);
+  Pipeline consumer("gpumapsrc name=src " + socket() + " ! fakesink");
+  start(consumer);
+  ASSERT_TRUE(eventually([&] { return stat(consumer.element("src"), "frames") > 10; }));
+  ASSERT_TRUE(consumer.reach(GST_STATE_PLAYING));
+  Seen seen(producer.element("in"), "src", GST_PAD_PROBE_TYPE_EVENT_UPSTREAM);
+  (void)gst_element_seek(consumer.get(), 4, GST_FORMAT_TIME, GST_SEEK_FLAG_INSTANT_RATE_CHANGE, GST_SEEK_TYPE_NONE, 0,
+                         GST_SEEK_TYPE_NONE, 0);
+  EXPECT_TRUE(seen.find(GST_EVENT_SEEK));
+  turns.end();
+  producer.stop();
 }
 
 /// How many of the names "PREFIX-0", "PREFIX-1", … this process has come to know.
