@@ -583,7 +583,13 @@ bool SinkCore::publish(ChannelRing& channel_ring, WriteLease& lease, GstBuffer* 
           frames_.load(std::memory_order_relaxed), bytes, GST_TIME_ARGS(GST_BUFFER_PTS(buffer)), lease.slot(),
           static_cast<void*>(&channel_ring.ring()));
   channel_ring.put(lease.slot(), carrier.release());
-  channel_ring.ring().publish(lease, info);
+  try {
+    channel_ring.ring().publish(lease, info);
+  } catch (const Error&) {
+    const std::lock_guard now(mutex_);
+    if (flushing_) return false;  // nobody wants the frame any more, for which the GPU would have been waited for
+    throw;
+  }
   frames_.fetch_add(1, std::memory_order_relaxed);
   return true;
 }

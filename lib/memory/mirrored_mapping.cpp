@@ -90,6 +90,11 @@ class PageableMapping final : public MirroredMapping {
   [[nodiscard]] std::byte* host() const noexcept override { return host_.get(); }
 
   [[nodiscard]] Fence upload(std::size_t offset, std::size_t bytes) const override {
+    return upload_unless(nullptr, offset, bytes);
+  }
+
+  [[nodiscard]] Fence upload_unless(const std::function<bool()>& given_up, std::size_t offset,
+                                    std::size_t bytes) const override {
     flush(offset, bytes);
     if (bytes == 0) return {};
     device_->check_alive();
@@ -97,7 +102,7 @@ class PageableMapping final : public MirroredMapping {
       device_->cuda()->upload(host() + offset, address(Backend::cuda) + offset, bytes);
       return {};
     }
-    device_->staging().upload({host() + offset, bytes}, buffer(), buffer_offset() + offset);
+    device_->staging().upload({host() + offset, bytes}, buffer(), buffer_offset() + offset, given_up);
     return {};
   }
 

@@ -400,11 +400,12 @@ void VulkanStaging::download(VkBuffer buffer, std::uint64_t offset, std::span<st
   });
 }
 
-void VulkanStaging::upload(std::span<const std::byte> from, VkBuffer buffer, std::uint64_t offset) {
+void VulkanStaging::upload(std::span<const std::byte> from, VkBuffer buffer, std::uint64_t offset,
+                           const std::function<bool()>& given_up) {
   copy(from.size(), "uploading", [&](Block& block, std::size_t at, std::size_t bytes) {
     std::memcpy(block.allocation.host, from.data() + at, bytes);
     if (!block.allocation.coherent) block.allocation.flush(context_, 0, bytes);
-    block.run(*block.allocation.buffer, buffer, vk::BufferCopy(0, offset + at, bytes), uploading, nullptr);
+    block.run(*block.allocation.buffer, buffer, vk::BufferCopy(0, offset + at, bytes), uploading, given_up);
   });
 }
 

@@ -65,7 +65,8 @@ class VulkanStaging {
   /// Both block until done. Throw Error(device_lost | no_memory | io). `given_up` as Mapping::download_unless().
   void download(VkBuffer buffer, std::uint64_t offset, std::span<std::byte> to,
                 const std::function<bool()>& given_up = nullptr);
-  void upload(std::span<const std::byte> from, VkBuffer buffer, std::uint64_t offset);
+  void upload(std::span<const std::byte> from, VkBuffer buffer, std::uint64_t offset,
+              const std::function<bool()>& given_up = nullptr);
 
  private:
   struct Block;

@@ -313,7 +313,8 @@ void Ring::publish(WriteLease& lease, const FrameInfo& info) {
   ring::expect_publish(state.block, state.limits, lease.slot_);
   store_fence();
   if (state.uploads) {
-    Fence written = info.bytes == 0 ? Fence() : state.mapping->upload(lease.offset(), info.bytes);
+    const auto given_up = [&state] { return state.producer_flushing.load(); };
+    Fence written = info.bytes == 0 ? Fence() : state.mapping->upload_unless(given_up, lease.offset(), info.bytes);
     // It reads the slot, as a kernel does: a slot that nobody receives must wait for it all the same.
     state.pending.fences(lease.slot_).add(written);
     state.written[lease.slot_] = std::move(written);

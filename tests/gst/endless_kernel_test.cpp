@@ -26,11 +26,11 @@ TEST(Endless, KernelDoesNotKeepThePipelineFromStopping) {
                      "gpumapsrc $CHANNEL ! tee name=tee ! queue ! gpumapkernel location=" +
                      path +
                      " ! gpumapkernel kernel=channelizer ! application/x-iq-channels ! fakesink async=false "
-                     "tee. ! queue ! audioconvert ! audio/x-raw,format=F32LE ! fakesink async=false sync=false"));
+                     "tee. ! queue ! audioconvert ! audio/x-raw,format=F32LE ! fakesink async=false sync=false "
+                     "audiotestsrc ! gpumapupload transport=pageable ! fakesink async=false sync=true"));
   ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
   EXPECT_EQ(pipeline.wait(1s), "timeout");
-  // The kernels' elements wait for it, and the ring for its slot, and what reads the slots on the CPU for copies of
-  // them.
+  // The kernels' elements wait for it, and the ring for its slot, and others for copies to and from slots.
   EXPECT_LT(pipeline.stop(), 60s);
   EXPECT_EQ(std::remove(path.c_str()), 0);
 }

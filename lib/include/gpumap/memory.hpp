@@ -84,6 +84,11 @@ class GPUMAP_API Mapping {
   /// to before it has signalled; done on return for Placement::mirrored_pageable. The caller has fenced its stores.
   /// Range checked: Error(invalid). Throws Error(device_lost).
   [[nodiscard]] virtual Fence upload(std::size_t offset, std::size_t bytes) const = 0;
+  /// The same for bytes that may be `given_up` meanwhile, as download_unless() has it.
+  [[nodiscard]] virtual Fence upload_unless(const std::function<bool()>& /*given_up*/, std::size_t offset,
+                                            std::size_t bytes) const {
+    return upload(offset, bytes);
+  }
 
   /// Copy [offset, offset + to.size()) of what a kernel sees to ordinary host memory by DMA; up to 2 KiB of a BAR by
   /// the CPU's streaming loads, never by ordinary ones. Blocks until done. The caller has waited for the fences of GPU
