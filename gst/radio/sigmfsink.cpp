@@ -93,15 +93,12 @@ class OutputFile {
 
   /// Throws Error where a sigmfsrc has the file, by whatever name: it locks what it reads. File systems without locks
   /// cannot tell.
-  void check_unread() const {
-    if (is_device_ || flock(descriptor_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
-    throw Error(ErrorCode::busy, path_ + " is being read by sigmfsrc, or written by another sigmfsink",
-                "set another location, or end that first");
-  }
+  void check_unread() const { lock(LOCK_EX); }
   /// From now on others may read it, and may not clear it. Throws Error.
   void clear() const {
     if (is_device_) return;
-    (void)flock(descriptor_, LOCK_SH | LOCK_NB);
+    // Between the two locks there is none: another sigmfsink may have taken it.
+    lock(LOCK_SH);
     if (ftruncate(descriptor_, 0) != 0) fail_to_write(path_, errno);
   }
   /// Throws Error.
@@ -115,6 +112,12 @@ class OutputFile {
   }
 
  private:
+  void lock(int kind) const {
+    if (is_device_ || flock(descriptor_, kind | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
+    throw Error(ErrorCode::busy, path_ + " is being read by sigmfsrc, or written by another sigmfsink",
+                "set another location, or end that first");
+  }
+
   std::string path_;
   int descriptor_;
   bool is_device_ = false;  ///< it has no content of its own
