@@ -180,6 +180,10 @@ void SrcStream::take_rate(GstEvent* event) {
   const Ptr<GstEvent> owned(event);
   const auto channel = this->channel();
   if (!channel) return;
+  // The pipeline tells all its sinks, also those behind a socket of its own.
+  const Ptr<GstPad> far(pad_of_sole_sink(element_, settings_.channel, settings_.socket_path));
+  const Ptr<GstElement> sink(far ? gst_pad_get_parent_element(far.get()) : nullptr);
+  if (sink && same_pipeline(element_, sink.get())) return;
   const InstantRate next = InstantRate::of(event, rate(), shift_.now_there(*channel));
   const std::lock_guard lock(mutex_);
   rate_ = next;

@@ -281,6 +281,24 @@ TEST_F(LinkSides, ARateReachesWhoComesLaterThroughAChannel) {
   EXPECT_TRUE(plays_at(consumer, 4));
 }
 
+// Its own gpumapsrc brings the frames and no rate, which the pipeline gives all its sinks.
+TEST_F(LinkSides, ARateComesOnceToAPipelineWithBothSides) {
+  Pipeline both("gpumapsrc name=src " + socket() + " ! fakesink name=out sync=true async=false " +
+                from_appsrc("async=false"));
+  start(both);
+  push_frame(both, 0);
+  ASSERT_TRUE(eventually([&] { return clients(both) == 1; }));
+  const auto frames = [&] { return stat(both.element("src"), "frames"); };
+  push_frame(both, 1);
+  ASSERT_TRUE(eventually([&] { return frames() > 0; }));
+  ASSERT_TRUE(plays_at(both, 1));
+  const std::uint64_t before = frames();
+  change_rate(both, 2);
+  push_frame(both, 2);
+  ASSERT_TRUE(eventually([&] { return frames() > before; }));
+  EXPECT_TRUE(plays_at(both, 2));
+}
+
 // While the running time stands still, the first rate and the last are of one moment, and nothing has changed.
 TEST_F(LinkSides, ARateThatAPausedProducerTakesBackIsTakenBack) {
   Pipeline producer(from_appsrc());
