@@ -172,8 +172,10 @@ void Outlet::stop(bool drained) {
   if (!server()) return;
   bool loses_end = false;
   if (drained) {
+    const Deadline end = Clock::now() + longest_drain;
     std::unique_lock lock(mutex_);
-    loses_end = !changed_.wait_for(lock, longest_drain, [this] { return ended_; });
+    while (!has_ended() && Clock::now() < end) changed_.wait_for(lock, idle);
+    loses_end = !has_ended();
   }
   if (loses_end) tell_of_lost_end();
   stopping_ = true;
@@ -209,7 +211,12 @@ void Outlet::tell_of_lost_end() {
 
 bool Outlet::holds_back_end() {
   const std::lock_guard lock(mutex_);
-  return settings_.wait_for_connection && !ended_;
+  return settings_.wait_for_connection && !has_ended();
+}
+
+/// Where a stream follows one that has ended, its end waits behind its beginning.
+bool Outlet::has_ended() const {
+  return ended_ && !channel_->has_waiting();
 }
 
 void Outlet::end() {
@@ -584,7 +591,11 @@ bool Outlet::pass_waiting() {
 }
 
 void Outlet::pass(GstEvent* event) {
-  if (GST_EVENT_TYPE(event) == GST_EVENT_STREAM_START) forget_last_stream();
+  if (GST_EVENT_TYPE(event) == GST_EVENT_STREAM_START) {
+    forget_last_stream();
+    const std::lock_guard lock(mutex_);
+    ended_ = false;
+  }
   if (keeping_of(event) == Keeping::segment) forget(gst::key_of(Keeping::end));  // of the last segment, which has ended
   unsigned left_out = 0;
   const LinkText text = text_of(event, &left_out);

@@ -76,6 +76,7 @@ class Outlet {
   [[nodiscard]] std::shared_ptr<LinkServer> server();
   void give_time_to_read();
   void end();
+  [[nodiscard]] bool has_ended() const;  ///< EOS was sent, and what came last; under mutex_
   void tell(const LinkClient& client, const std::string& reason);
   void tell_of_gone(const LinkClient& client, const char* reason);
   void tell_of_all(const char* reason);
@@ -127,7 +128,7 @@ class Outlet {
   std::mutex step_;                     ///< held while a frame or event passes; before mutex_
   std::mutex mutex_;
   std::condition_variable changed_;
-  bool ended_ = false;  ///< EOS was sent
+  bool ended_ = false;  ///< EOS was sent, and no stream behind it has begun to be
   std::unique_ptr<UpstreamRequests> requests_;
   std::shared_ptr<Door> door_;  ///< the channel's calls go through it
 };

@@ -63,6 +63,32 @@ TEST_F(LinkSides, AStreamThatWaitsForItsFirstClientDoesNotEndBefore) {
   EXPECT_LT(least, 4s) << "5 s: it drained";
 }
 
+// The first stream's end, which a client that has gone was told of, is not that of the second.
+TEST_F(LinkSides, NeitherDoesAStreamBehindOneThatEnded) {
+  Pipeline producer("identity name=in ! gpumapsink name=sink sync=false wait-for-connection=true " + socket());
+  start(producer);
+  const Pad pad(gst_element_get_static_pad(producer.element("in"), "sink"));
+  for (const char* const id : {"first", "second"}) {
+    gst_pad_send_event(pad.get(), gst_event_new_stream_start(id));
+    gst_pad_send_event(pad.get(), gst_event_new_caps(new_caps("application/octet-stream").get()));
+    GstSegment segment;
+    gst_segment_init(&segment, GST_FORMAT_TIME);
+    gst_pad_send_event(pad.get(), gst_event_new_segment(&segment));
+    EXPECT_EQ(gst_pad_chain(pad.get(), new_buffer(random_data(frame_size, 0), 0).release()), GST_FLOW_OK);
+    std::thread end([&] { gst_pad_send_event(pad.get(), gst_event_new_eos()); });
+    EXPECT_EQ(producer.wait(200ms), "timeout") << id;
+    {
+      Pipeline consumer(to_appsink());
+      start(consumer);
+      EXPECT_TRUE(pull(consumer.appsink())) << id;
+      EXPECT_EQ(consumer.wait(), "eos") << id;
+    }
+    end.join();
+    EXPECT_EQ(producer.wait(), "eos") << id;
+    EXPECT_TRUE(eventually([&] { return clients(producer) == 0; }));
+  }
+}
+
 // Nothing but its end, of a producer that plays or waits for its first client: a client that waits at the path is told,
 // and so is a client that comes later.
 TEST_F(LinkSides, AStreamWithoutAFrameEnds) {

@@ -231,6 +231,43 @@ TEST_F(Growth, AProducerThatStopsBeforeItsEndWentOutSaysSo) {
   EXPECT_THAT(order, testing::AnyOf("0 ring 1 2 ? ", "ring 1 2 ? "));
 }
 
+// The third ring waits for the client, and so does the stop: the end of the stream before is not this one's.
+TEST_F(Growth, AProducerThatStopsSendsAllOfALaterStreamBefore) {
+  Pipeline producer("identity name=in ! gpumapsink name=sink sync=false " + socket());
+  start(producer);
+  const Pad pad(gst_element_get_static_pad(producer.element("in"), "sink"));
+  const auto begin = [&](const char* id) {
+    gst_pad_send_event(pad.get(), gst_event_new_stream_start(id));
+    gst_pad_send_event(pad.get(), gst_event_new_caps(new_caps("application/octet-stream").get()));
+    GstSegment segment;
+    gst_segment_init(&segment, GST_FORMAT_TIME);
+    gst_pad_send_event(pad.get(), gst_event_new_segment(&segment));
+  };
+  const auto chain = [&](std::uint64_t n, std::size_t bytes) {
+    EXPECT_EQ(gst_pad_chain(pad.get(), new_buffer(random_data(bytes, n), n * GST_MSECOND).release()), GST_FLOW_OK);
+  };
+  begin("first");
+  chain(0, frame_size);
+  gst_pad_send_event(pad.get(), gst_event_new_eos());
+  ASSERT_TRUE(handed_on(1));
+  const auto client = LinkConsumer::connect(client_options());
+  ASSERT_TRUE(eventually([&] { return clients(producer) == 1; }));
+  begin("second");
+  chain(1, 77 * frame_size);
+  chain(2, 777 * frame_size);
+  gst_pad_send_event(pad.get(), gst_event_new_eos());
+  std::thread stopping([&] { EXPECT_TRUE(producer.reach(GST_STATE_READY)); });
+  GstElement* const sink = producer.element("sink");
+  EXPECT_TRUE(
+      eventually([&] { return GST_STATE_NEXT(sink) == GST_STATE_READY || GST_STATE(sink) == GST_STATE_READY; }));
+  LinkFrame frame;
+  std::string order;
+  for (std::string next; next != "2" && next != "?"; order += next + " ") next = take(*client, frame);
+  EXPECT_EQ(order, "ring 1 ring 2 ");
+  stopping.join();
+  EXPECT_THAT(producer.warnings(), testing::IsEmpty());
+}
+
 // It overtakes the frames of both rings.
 TEST_F(Growth, AClientThatTakesNothingMeanwhileHearsOfAFlush) {
   Pipeline producer(from_appsrc());
