@@ -238,9 +238,11 @@ class CudaQueue final : public Queue {
       pending_commands_ -= pending_.front().commands;
     }
   }
-  /// For a command. With some 1000 pending the driver itself waits, which nobody can end: with half of that this does.
+  /// For a command. With some 1000 pending the driver itself waits, which nobody can end: this does earlier. It counts
+  /// those of all streams that share a connection to the GPU, of which a process has 8 by default: with this, four
+  /// queues have room on each.
   void make_room() {
-    constexpr std::uint64_t most = 512;
+    constexpr std::uint64_t most = 240;
     if (pending_commands_ + ++commands_ <= most) return;
     for (forget_ended(); pending_commands_ + commands_ > most && !pending_.empty(); forget_ended()) {
       if (!waited_for({timeline_, pending_.front().value})) throw QueueCancelled();

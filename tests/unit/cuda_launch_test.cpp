@@ -330,8 +330,9 @@ TEST_F(CudaLaunchTest, GivesUpBeforeTheDriverWaits) {
   };
   fake_cuda::stalled = cancel = true;
   EXPECT_THROW(launch(), QueueCancelled);
-  EXPECT_GT(launched, 256U);
-  EXPECT_LT(launched, 750U) << "with a fence behind each three";
+  EXPECT_GT(launched, 128U);
+  // A fence behind each three. Of 32 queues four share what the driver has room in (measured on an H200: 1021).
+  EXPECT_LT(4 * (launched + launched / 3), 1000U);
   EXPECT_EQ(waited.value(), 1U) << "the oldest";
   fake_cuda::stalled = cancel = false;
   EXPECT_NO_THROW(launch());

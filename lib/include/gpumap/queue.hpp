@@ -67,7 +67,7 @@ class GPUMAP_API Queue {
   /// with `cancelled` once `cancel` is set.
   virtual WaitResult wait(const Fence& fence, const std::atomic<bool>& cancel) = 0;
   /// Launch on one frame. `frame` is copied before this returns. The kernel's backend is this queue's: Error(invalid).
-  /// In CUDA this, copy() and clear() wait as set_wait() says where 512 commands are pending.
+  /// In CUDA this, copy() and clear() wait as set_wait() says where 240 commands are pending.
   virtual void launch(const Kernel& kernel, const Grid& grid, const gpumap_frame& frame) = 0;
   /// DMA between two mappings of this queue's device. Ranges checked: Error(invalid).
   virtual void copy(const Mapping& from, std::size_t from_offset, const Mapping& to, std::size_t to_offset,
