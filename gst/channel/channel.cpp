@@ -521,6 +521,10 @@ std::size_t Channel::rings_waiting() const {
 }
 
 void Channel::retire_ring() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!newest_) return;  // another process may say so without end
+  }
   add({0, nullptr, nullptr});
 }
 
