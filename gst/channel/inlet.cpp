@@ -411,9 +411,11 @@ void Inlet::flush(GstEvent* event) {
   if (!far_->asks.let_seeker(flush)) flush();
 }
 
-/// Ends the flush of a producer that died meanwhile.
+/// Ends the flush of a producer that died meanwhile. It drops an EOS that came before, too.
 void Inlet::end_flush() {
-  if (std::exchange(flushing_, false)) channel_->flush(gst_event_new_flush_stop(TRUE));
+  if (!std::exchange(flushing_, false)) return;
+  ended_ = false;
+  channel_->flush(gst_event_new_flush_stop(TRUE));
 }
 
 LinkNext Inlet::next(LinkConsumer& consumer) {

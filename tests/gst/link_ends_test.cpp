@@ -234,6 +234,28 @@ TEST_F(LinkSides, WhoSpinsAllTheTimeHearsOfTheEndToo) {
   EXPECT_EQ(consumer.wait(), "eos");
 }
 
+// The flush takes the end that waits here, and its producer goes within it.
+TEST_F(LinkSides, AnEndThatAFlushTookIsNotTheEnd) {
+  auto producer = std::make_unique<OwnProducer>(path);
+  producer->send(gst_event_new_stream_start("mine"));
+  producer->send(gst_event_new_caps(new_caps("application/octet-stream").get()));
+  GstSegment segment;
+  gst_segment_init(&segment, GST_FORMAT_TIME);
+  producer->send(gst_event_new_segment(&segment));
+  Pipeline consumer(to_appsink("on-lost=eos"));
+  ASSERT_NE(consumer.set_state(GST_STATE_PAUSED), GST_STATE_CHANGE_FAILURE);
+  ASSERT_TRUE(eventually([&] { return producer->server->clients().size() == 1; }));
+  producer->show();
+  ASSERT_TRUE(consumer.reach(GST_STATE_PAUSED));
+  const Ptr<GstEvent> eos(gst_event_new_eos());
+  producer->server->send(text_of(eos.get()));
+  const Ptr<GstEvent> start(gst_event_new_flush_start());
+  producer->server->send_at_once(text_of(start.get()));
+  producer.reset();
+  LinkSides::start(consumer);
+  EXPECT_EQ(consumer.wait(), "eos");
+}
+
 TEST_F(LinkSides, SidesThatComeAndGoInALoop) {
   const std::size_t before = open_descriptors();
   for (int round = 0; round < 10; ++round) {
