@@ -289,7 +289,6 @@ void SrcStream::end_flush(GstEvent* stop) {
 }
 
 void SrcStream::begin_flush(GstEvent* start) {
-  // A pad that is not active lets nothing through.
   if (GST_PAD_MODE(pad_) == GST_PAD_MODE_PUSH) flushes_downstream_ = true;
   gst_pad_push_event(pad_, start != nullptr ? start : gst_event_new_flush_start());
 }
@@ -312,8 +311,12 @@ void SrcStream::flush_stop(GstEvent* event, From from) {
   output_.forget_keeping();
   drops_ = false;
   unlinked_ = false;  // the task is started below, and finds out anew
-  if (GST_PAD_MODE(pad_) == GST_PAD_MODE_PUSH) flushes_downstream_ = false;
+  const auto is_active = [this] { return GST_PAD_MODE(pad_) == GST_PAD_MODE_PUSH; };
+  const bool was_active = is_active();
+  if (was_active) flushes_downstream_ = false;
   end_flush(from == From::sink ? flush_stop_for_here(event) : event);
+  // A pad that is not active, as ahead of PAUSED, lets the start of a flush through and not its end.
+  if (!was_active || !is_active()) left_flushing_ = true;
   // Upstream of the sink sends the next one itself behind a flush of its own.
   owes_segment_ = from == From::application && segment_ != nullptr;
   if (const auto channel = this->channel()) {

@@ -68,6 +68,7 @@ void SrcStream::withdraw() {
 }
 
 void SrcStream::start(const SrcSettings& settings) {
+  if (flushes_downstream_.exchange(false)) left_flushing_ = true;  // it stopped within a flush
   auto channel = channel_of(End::src, element_, settings.channel);
   std::string holder;
   if (!channel->attach_src(
@@ -99,7 +100,6 @@ void SrcStream::start(const SrcSettings& settings) {
   shift_.reset();
   frames_ = 0;
   bytes_ = 0;
-  left_flushing_ = flushes_downstream_.exchange(false);
   flushes_open_ = 0;
   {
     const std::lock_guard lock(mutex_);
@@ -423,7 +423,7 @@ void SrcStream::step() {
     gst_pad_pause_task(pad_);
     return;
   }
-  if (std::exchange(left_flushing_, false)) end_flush(gst_event_new_flush_stop(FALSE));
+  if (left_flushing_.exchange(false)) end_flush(gst_event_new_flush_stop(FALSE));
   if (has_new_rate_.exchange(false) && segment_ != nullptr && !ended_) owes_segment_ = true;
   if (std::exchange(owes_segment_, false)) push_segment();
   if (has_given_all()) {

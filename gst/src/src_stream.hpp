@@ -196,15 +196,15 @@ class SrcStream {
   GstEvent* segment_ = nullptr;                ///< as it came from the sink
   GstClockTime latest_ = GST_CLOCK_TIME_NONE;  ///< no time of a far producer's may be later; none: any may
   bool told_odd_time_ = false;                 ///< that one was later
-  bool left_flushing_ = false;                 ///< it stopped within a flush: what follows may wait for the FLUSH_STOP
   Deadline forgiven_until_ = no_deadline;      ///< refused frames that downstream has agreed to before; none now
   bool owes_segment_ = false;                  ///< a flush took it from what follows, and the sink's stream goes on
   std::atomic<guint64> frames_{0}, bytes_{0};
   std::atomic<bool> live_{false};
-  std::atomic<bool> unlinked_{false};                ///< downstream took no more, for nothing was linked there
-  std::atomic<bool> flushes_downstream_{false};      ///< a FLUSH_START was pushed, its FLUSH_STOP not yet
-  std::atomic<bool> is_timed_{true};                 ///< the segment's format
-  std::atomic<bool> has_new_rate_{false};            ///< a segment is to say so
+  std::atomic<bool> unlinked_{false};            ///< downstream took no more, for nothing was linked there
+  std::atomic<bool> left_flushing_{false};       ///< what follows may wait for a FLUSH_STOP that came to no active pad
+  std::atomic<bool> flushes_downstream_{false};  ///< a FLUSH_START was pushed, its FLUSH_STOP not yet
+  std::atomic<bool> is_timed_{true};             ///< the segment's format
+  std::atomic<bool> has_new_rate_{false};        ///< a segment is to say so
   std::atomic<guint32> sought_{GST_SEQNUM_INVALID};  ///< the last seek from here
   std::atomic<int> flushes_beginning_{0};            ///< threads within a FLUSH_START
   std::atomic<int> flushes_open_{0};                 ///< that came without their FLUSH_STOP

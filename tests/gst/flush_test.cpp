@@ -355,6 +355,31 @@ TEST(Flush, AFrameBetweenTwoEndsKeepsNobody) {
   second.join();
 }
 
+// A gpumapsrc becomes PAUSED behind sinks that are: its pad, not active yet, lets the start of a flush through to them,
+// and not its end.
+TEST(Flush, AheadOfAnActivePadLeavesNobodyFlushing) {
+  const std::string channel = new_channel();
+  Pipeline from("appsrc name=in ! gpumapsink async=false channel=" + channel);
+  Pipeline to("gpumapsrc name=src channel=" + channel + " ! queue ! fakesink name=out async=false");
+  Watch watch;
+  watch.on(to.element("out"));
+  const Pad out(gst_element_get_static_pad(to.element("src"), "src"));
+  gst_pad_set_activate_function_full(
+      out.get(),
+      [](GstPad* pad, GstObject*) {
+        flush(static_cast<GstElement*>(pad->activatedata));
+        return gst_pad_activate_mode(pad, GST_PAD_MODE_PUSH, TRUE);
+      },
+      from.element("in"), nullptr);
+  ASSERT_NE(from.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  for (std::size_t frames = 1; frames <= 3; ++frames) {
+    ASSERT_NE(to.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+    ASSERT_EQ(gst_app_src_push_buffer(from.appsrc(), new_buffer(random_data(77, 1)).release()), GST_FLOW_OK);
+    ASSERT_TRUE(eventually([&] { return watch.count() == frames; })) << frames;
+    ASSERT_NE(to.set_state(GST_STATE_READY), GST_STATE_CHANGE_FAILURE);
+  }
+}
+
 // The source flushes for one after the other. The lock of a pipeline keeps only the seeks of its own application apart.
 TEST(Flush, SeeksOfTwoPipelinesTakeTurns) {
   const std::string channel = new_channel();
