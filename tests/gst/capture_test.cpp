@@ -5,6 +5,7 @@
 
 #include <array>
 #include <optional>
+#include <ostream>
 #include <string_view>
 
 #include "builtin_reference.hpp"
@@ -130,29 +131,36 @@ constexpr std::array outputs{
     Output{"application/x-tensor,type=uint8,layout=hwc", GPUMAP_FORMAT_RGB_U8, false},
 };
 
-TEST(Capture, EveryOutputAtEverySize) {
+void PrintTo(const Output& output, std::ostream* out) {
+  *out << output.caps;
+}
+
+// One test an output: each compiles kernels, and has a time limit of its own.
+class CaptureOutput : public testing::TestWithParam<Output> {};
+
+TEST_P(CaptureOutput, IsRightAtEverySize) {
   const Layout in = packed(GPUMAP_FORMAT_YUY2, 34, 21, true);
   const Data data = random_data(in.bytes, 5);
   const gpumap_color color = color_matrix(ColorMatrix::bt709, ColorRange::limited);
-  for (const Output& output : outputs) {
-    for (const auto& [width, height] : {std::pair{34U, 21U}, {21U, 34U}, {7U, 5U}, {67U, 63U}}) {
-      for (const char* memory : {"", "(memory:GPUMap)"}) {
-        std::string to = output.caps;
-        to.insert(to.find(','), memory);
-        to += ",width=" + std::to_string(width) + ",height=" + std::to_string(height);
-        SCOPED_TRACE(to);
-        Conversion conversion{.in = "video/x-raw,format=YUY2,width=34,height=21,framerate=30/1,colorimetry=bt709",
-                              .to = to,
-                              .params = "mean=[0.5,0.25,0.125],scale=[2,1,-3]",
-                              .error = {}};
-        const Sample sample = conversion.run(data);
-        ASSERT_NE(sample, nullptr) << conversion.error;
-        expect_picture(in, data, color, {0, 0, 34, 21}, layout_of(output, width, height), sample.get(),
-                       {0.5F, 0.25F, 0.125F, 2, 1, -3}, output.coding);
-      }
+  for (const auto& [width, height] : {std::pair{34U, 21U}, {21U, 34U}, {7U, 5U}, {67U, 63U}}) {
+    for (const char* memory : {"", "(memory:GPUMap)"}) {
+      std::string to = GetParam().caps;
+      to.insert(to.find(','), memory);
+      to += ",width=" + std::to_string(width) + ",height=" + std::to_string(height);
+      SCOPED_TRACE(to);
+      Conversion conversion{.in = "video/x-raw,format=YUY2,width=34,height=21,framerate=30/1,colorimetry=bt709",
+                            .to = to,
+                            .params = "mean=[0.5,0.25,0.125],scale=[2,1,-3]",
+                            .error = {}};
+      const Sample sample = conversion.run(data);
+      ASSERT_NE(sample, nullptr) << conversion.error;
+      expect_picture(in, data, color, {0, 0, 34, 21}, layout_of(GetParam(), width, height), sample.get(),
+                     {0.5F, 0.25F, 0.125F, 2, 1, -3}, GetParam().coding);
     }
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(All, CaptureOutput, testing::ValuesIn(outputs));
 
 TEST(Capture, BayerOfEveryOrderAndDepth) {
   constexpr std::array orders{"bggr", "gbrg", "grbg", "rggb"};
