@@ -588,10 +588,13 @@ void Channel::drop_all_locked(bool keep_sticky) {
   if (current_) current_->ring().drop_queued();
   held_ = {};
   std::deque<Item> kept;
+  const auto is_ring = [](const Item& item) { return item.event == nullptr; };
+  // No frame comes from the rings before the last one any more.
+  const auto last_ring = std::find_if(items_.rbegin(), items_.rend(), is_ring);
   for (Item& item : items_) {
-    if (item.event == nullptr) {
+    if (is_ring(item)) {
       if (item.channel_ring) item.channel_ring->ring().drop_queued();
-      kept.push_back(std::move(item));
+      if (&item == &*last_ring) kept.push_back(std::move(item));
     } else if (keep_sticky && is_sticky(item.event) && GST_EVENT_TYPE(item.event) != GST_EVENT_SEGMENT &&
                GST_EVENT_TYPE(item.event) != GST_EVENT_EOS) {
       kept.push_back(std::move(item));
@@ -644,6 +647,7 @@ void Channel::forget_held() {
   ReadLease stale;
   const std::lock_guard lock(mutex_);
   stale = std::move(held_);
+  flushed_ = true;  // again: a frame that was on its way out at the flush may have taken the first for itself
 }
 
 Channel::Next Channel::next(Deadline deadline) {

@@ -202,7 +202,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   void set_src_flushing(bool flushing);
   /// For how long the src has been waiting for a frame; empty: it does not wait.
   [[nodiscard]] std::optional<std::chrono::microseconds> src_waits() const noexcept;
-  void forget_held();    ///< drops a frame from before a flush; while next() is not called
+  void forget_held();    ///< ends a flush at the src: drops a frame from before it; while next() is not called
   void interrupt_src();  ///< next() returns `interrupted` once
   void set_src_spin(std::chrono::nanoseconds spin);
   /// The log that receives the ways of the channel's frames; null: they are not followed.

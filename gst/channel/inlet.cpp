@@ -518,7 +518,13 @@ GstBuffer* Inlet::make_carrier(const LinkFrame& frame) {
 /// The frames that come next are of the connection's ring, or there are none for now.
 void Inlet::begin_ring(LinkConsumer& consumer) {
   // A src that takes nothing would keep the memory of every ring that comes.
-  while (!stopping_ && !flushing_ && channel_->rings_waiting() >= max_rings) hear_what_overtakes();
+  while (!stopping_ && channel_->rings_waiting() >= max_rings) {
+    if (flushing_) {
+      channel_->make_room_in_flush();
+    } else {
+      hear_what_overtakes();
+    }
+  }
   if (ring_) frames_ += ring_->ring().published();
   const std::shared_ptr<Ring> ring = consumer.ring();
   far_->follow(ring.get());

@@ -342,6 +342,7 @@ bool Outlet::has_waiting() const noexcept {
 void Outlet::forget_waiting() {
   frame_.reset();
   event_.reset();
+  follow_by_.reset();
 }
 
 void Outlet::step() {
@@ -376,7 +377,6 @@ std::shared_ptr<LinkServer> Outlet::server() {
 
 void Outlet::serve(std::shared_ptr<Ring> ring) {
   retire_by_.reset();
-  follow_by_.reset();
   ring_ = std::move(ring);
   server_->change(ring_, channel_->frames_before_src_ring());
 }

@@ -428,12 +428,5 @@ TEST_F(LinkSides, ClientsKeepTheirNumbersFromRingToRing) {
   EXPECT_EQ(seen, wanted);
 }
 
-// A producer that says without end that it has none takes no memory here.
-TEST_F(LinkSides, WithoutARingNoneIsRetired) {
-  const auto channel = Channel::open("no ring");
-  channel->retire_ring();
-  EXPECT_FALSE(channel->has_waiting());
-}
-
 }  // namespace
 }  // namespace gpumap::gst::test
