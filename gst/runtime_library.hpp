@@ -2,6 +2,8 @@
 #pragma once
 
 #include <dlfcn.h>
+#include <fcntl.h>
+#include <unistd.h>
 
 #include <string>
 #include <utility>
@@ -12,7 +14,12 @@ namespace gpumap::gst {
 class RuntimeLibrary {
  public:
   explicit RuntimeLibrary(const char* file)
-      : file_(file), handle_(dlopen(file, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE)) {}
+      : file_(file), handle_(dlopen(file, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE)) {
+    // The loader says of all that they are not there where it has no descriptor to open them.
+    const int any = handle_ == nullptr ? open("/", O_PATH | O_CLOEXEC) : -1;
+    starved_ = handle_ == nullptr && any < 0;
+    if (any >= 0) close(any);
+  }
 
   /// Null where it is not; then problem() names it.
   template <typename Function>
@@ -25,6 +32,7 @@ class RuntimeLibrary {
   /// from a `version` on. Empty where it all is there.
   [[nodiscard]] std::string problem(const std::string& packages, const std::string& version) {
     const std::string missing = std::exchange(missing_, {});
+    if (starved_) return file_ + " cannot be opened: no file descriptor is left for this process: raise ulimit -n";
     if (handle_ == nullptr) return file_ + " was not found: install " + packages;
     return missing.empty() ? "" : file_ + " lacks" + missing + ": install GStreamer " + version + " or newer";
   }
@@ -32,6 +40,7 @@ class RuntimeLibrary {
  private:
   std::string file_;
   void* handle_;
+  bool starved_ = false;
   std::string missing_;
 };
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 // The plugin's file, as a user's GStreamer sees it.
 #include <gmock/gmock.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <array>
 #include <cstdio>
@@ -9,6 +11,7 @@
 
 #include "gpumap/kernel.hpp"
 #include "gst/elements.hpp"
+#include "gst/runtime_library.hpp"
 #include "pipeline.hpp"
 #include "test_helpers.hpp"
 
@@ -172,6 +175,20 @@ TEST(PluginFile, PropertiesKeepWhatTheyAreSetToAndNullIsTheDefault) {
       EXPECT_EQ(text_of_property(element.get(), own[i]), text_of_property(fresh.get(), own[i])) << own[i]->name;
     }
   }
+}
+
+TEST(RuntimeLibraries, SayWhyTheyAreNotThere) {
+  EXPECT_EQ(RuntimeLibrary("libgstnone.so.0").problem("gstreamer1.0-none", "9.0"),
+            "libgstnone.so.0 was not found: install gstreamer1.0-none");
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto open_without_descriptors = [] {
+    const int next = dup(0);
+    const rlimit limit{static_cast<rlim_t>(next), static_cast<rlim_t>(next)};
+    if (next < 0 || close(next) != 0 || setrlimit(RLIMIT_NOFILE, &limit) != 0) _exit(2);
+    const std::string told = RuntimeLibrary("libgstnet-1.0.so.0").problem("packages", "1.22");
+    _exit(told.find("raise ulimit -n") == told.npos ? 1 : 0);
+  };
+  EXPECT_EXIT(open_without_descriptors(), testing::ExitedWithCode(0), "");
 }
 
 }  // namespace
