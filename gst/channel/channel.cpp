@@ -520,6 +520,13 @@ std::size_t Channel::rings_waiting() const {
       std::count_if(items_.begin(), items_.end(), [](const Item& item) { return item.channel_ring != nullptr; }));
 }
 
+void Channel::leave_out_rings() {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(items_, [](const Item& item) { return item.event == nullptr; });
+  for (Item& item : items_) item.before = 0;  // the frames before it are dropped
+  pending_ = items_.size();
+}
+
 void Channel::retire_ring() {
   {
     const std::lock_guard lock(mutex_);

@@ -101,7 +101,10 @@ class Channel : public std::enable_shared_from_this<Channel> {
   void detach_sink(bool drained, GstClockTime linger);
   void push_ring(const std::shared_ptr<ChannelRing>& channel_ring);
   [[nodiscard]] std::size_t rings_waiting() const;  ///< rings that the src has not come to
-  void retire_ring();                               ///< let its memory go once its last frame has been taken
+  /// Of a src that takes no more: those that it has not come to are left out, and their frames. Another ring follows,
+  /// or none.
+  void leave_out_rings();
+  void retire_ring();  ///< let its memory go once its last frame has been taken
   /// Adds a reference. False: too many events wait already; try again once frames have been taken. Where nothing takes
   /// them, as behind a src that is not linked, those that do not hold are left out.
   [[nodiscard]] bool push_event(GstEvent* event);

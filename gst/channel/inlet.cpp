@@ -521,6 +521,8 @@ void Inlet::begin_ring(LinkConsumer& consumer) {
   while (!stopping_ && channel_->rings_waiting() >= max_rings) {
     if (flushing_) {
       channel_->make_room_in_flush();
+    } else if (channel_->src_has_enough()) {
+      channel_->leave_out_rings();
     } else {
       hear_what_overtakes();
     }

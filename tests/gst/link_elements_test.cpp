@@ -390,6 +390,20 @@ TEST_F(LinkSides, WhoHasEnoughOfOneRingStopsNobodyInTheNext) {
       << stat(producer.element("sink"), "frames");
 }
 
+// A gpumapsrc that has given all its frames comes to no further ring.
+TEST_F(LinkSides, WhoHasEnoughStopsNobodyHoweverManyRingsFollow) {
+  Pipeline producer(from_appsrc("slots=4 wait-for-connection=true"));
+  start(producer);
+  push_frame(producer, 0);
+  Pipeline enough("gpumapsrc num-buffers=1 " + socket() + " ! fakesink sync=false");
+  EXPECT_EQ(enough.run(), "eos");
+  constexpr std::uint64_t rings = 9, frames = 6;
+  for (std::uint64_t n = 0; n < rings * frames; ++n) push_frame(producer, n, (n / frames + 2) * frame_size);
+  EXPECT_TRUE(eventually([&] { return stat(producer.element("sink"), "frames") == rings * frames + 1; }))
+      << stat(producer.element("sink"), "frames");
+  EXPECT_EQ(clients(producer), 1U);
+}
+
 // The other one says when the producer's end is known.
 TEST_F(LinkSides, WhoHasEnoughLosesNothingWithTheProducer) {
   auto producer = std::make_unique<Pipeline>("videotestsrc ! video/x-raw,width=64,height=48 ! gpumapsink " + socket());
