@@ -34,6 +34,17 @@ std::uint64_t item_bytes(std::uint32_t format) {
   return std::max<std::uint64_t>(sample_bits(format) / CHAR_BIT, 1);
 }
 
+/// Where the memory of `view` begins: its bytes count from plane 0 on, and other planes may lie before that.
+std::uint64_t begin_of(const gpumap_view& view) {
+  std::uint64_t begin = view.plane[0];
+  for (const gpumap_u64 plane : view.plane) begin = plane != 0 ? std::min<std::uint64_t>(begin, plane) : begin;
+  return begin;
+}
+
+std::uint64_t bytes_from_begin(const gpumap_view& view) {
+  return view.plane[0] - begin_of(view) + view.bytes;
+}
+
 Grid grid_2d(const GridShape& shape, std::uint64_t width, std::uint64_t height) {
   const auto& threads = shape.threads_2d;
   const auto blocks = [&](std::size_t axis, std::uint64_t items) {
@@ -142,11 +153,12 @@ class KernelProgram final : public Program {
     // Zeroed before the guard is laid, some bytes of which are zeroed with it.
     if (state_.ready(queue) != 0) ranges.push_back(state_.range());
     const std::size_t handed_over = declaration_.unchanged ? 0 : kernels_.size() - 1;
+    const std::uint64_t bytes = bytes_from_begin(frame.out);
     for (std::size_t i = 0; i < std::min(handed_over, between_.size()); ++i) {
-      static_cast<void>(between_[i].ready(queue, frame.out.bytes + BoundsCheck::guard_bytes));
+      static_cast<void>(between_[i].ready(queue, bytes + BoundsCheck::guard_bytes));
       ranges.push_back({.memory = between_[i].memory().get(),
-                        .end = frame.out.bytes,
-                        .bytes = frame.out.bytes,
+                        .end = bytes,
+                        .bytes = bytes,
                         .what = fmt::format("what function {} hands to the next", i + 1),
                         .remedy = "frame.out's width, height and bytes"});
     }
@@ -175,12 +187,11 @@ class KernelProgram final : public Program {
     take(given, frame, offsetof(gpumap_frame, tables), frame_bytes_);
     given.state = state_.ready(queue);
     given.state_bytes = state_.bytes();
+    const std::uint64_t begin = begin_of(frame.out), bytes = bytes_from_begin(frame.out);
     for (std::size_t i = 0; i < kernels_.size(); ++i) {
       // Where none writes an output, all look at the same frame.
       const bool hands_over = i + 1 != kernels_.size() && !declaration_.unchanged;
-      given.out = hands_over ? moved(frame.out, frame.out.plane[0], between_[i % 2].ready(queue, frame.out.bytes),
-                                     frame.out.bytes)
-                             : frame.out;
+      given.out = hands_over ? moved(frame.out, begin, between_[i % 2].ready(queue, bytes), bytes) : frame.out;
       queue.launch(*kernels_[i], kernels_[i]->grid_for(given), given);
       if (hands_over) given.in = given.out;
     }

@@ -129,6 +129,37 @@ TEST_P(ProgramTest, FunctionsRunOneAfterTheOther) {
   EXPECT_THROW((void)Program::load(bench_->device(), source({add, triple}), declaration), Error);
 }
 
+// As a GstVideoMeta may say: a producer's planes lie in any order.
+TEST_P(ProgramTest, WhatLiesBetweenFunctionsHasRoomForAPlaneBeforeTheFirst) {
+  constexpr std::size_t words_apart = std::size_t{1} << 20U;
+  constexpr std::size_t count = 256, bytes = (words_apart + count) * sizeof(std::uint32_t);
+  const Function both{
+      "both",
+      "for (int p = 0; p < 2; ++p)"
+      "  ((unsigned*)frame.out.plane[p])[x] = ((unsigned*)frame.in.plane[p])[x] + 5 + p;",
+      "for (uint p = 0u; p < 2u; ++p)"
+      "  store_u32(frame.out_view.plane[p] + 4 * x, load_u32(frame.in_view.plane[p] + 4 * x) + 5u + p);"};
+  Declaration declaration;
+  declaration.functions = {"both", "both", "both"};
+  const auto program = Program::load(bench_->device(), source({both}), declaration);
+  std::vector<std::uint32_t> sent(words_apart + count, 1);
+  bench_->prepare(std::as_bytes(std::span(sent)), bytes);
+  gpumap_frame frame{};
+  frame.in.format = frame.out.format = GPUMAP_FORMAT_F32;
+  frame.in.bytes = frame.out.bytes = count * sizeof(std::uint32_t);
+  frame.in.plane[1] = bench_->in();
+  frame.out.plane[1] = bench_->out();
+  frame.in.plane[0] = frame.in.plane[1] + words_apart * sizeof(std::uint32_t);
+  frame.out.plane[0] = frame.out.plane[1] + words_apart * sizeof(std::uint32_t);
+  frame.result = bench_->result();
+  program->run(*queue(), frame);
+  ASSERT_EQ(queue()->submit().wait_for(std::chrono::seconds(60)), WaitResult::ready);
+  std::vector<std::uint32_t> given(sent.size());
+  std::memcpy(given.data(), bench_->output(), bytes);
+  EXPECT_EQ(std::count(given.begin(), given.begin() + count, 1U + 3 * 6), count);
+  EXPECT_EQ(std::count(given.end() - count, given.end(), 1U + 3 * 5), count);
+}
+
 /// Bytes of this process that are in memory.
 std::size_t resident_bytes() {
   std::ifstream file("/proc/self/statm");
