@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <optional>
@@ -18,6 +19,7 @@
 #include "gpumap/file.hpp"
 #include "gpumap/kernel.hpp"
 #include "gpumap/kernel_launcher.hpp"
+#include "gpumap/printable.hpp"
 #include "gpumap/thread_schedule.hpp"
 #include "kernel/load_kernel.hpp"
 #include "kernel/resident/resident_source.hpp"
@@ -244,30 +246,46 @@ KernelSource load_kernel_file(const std::filesystem::path& path, std::string fun
 
 using namespace std::chrono_literals;
 
+struct KernelReload::Job {
+  [[nodiscard]] News compile() const;
+
+  std::shared_ptr<Device> device;
+  KernelSettings settings;
+  PlanCheck check;
+  std::atomic<bool> ends{false};  ///< nobody wants what is compiled any more
+};
+
 KernelReload::KernelReload(std::shared_ptr<Device> device, KernelSettings settings, PlanCheck check)
-    : device_(std::move(device)),
-      settings_(std::move(settings)),
-      check_(std::move(check)),
-      compiled_(FileStamp::of(settings_.location)),
+    : job_(new Job{std::move(device), std::move(settings), std::move(check)}),
+      compiled_(FileStamp::of(job_->settings.location)),
       runs_(compiled_) {}
 
 KernelReload::~KernelReload() {
-  ends_ = true;
+  job_->ends = true;
+  if (!thread_.joinable()) return;
+  if (compiling_.wait_for(patience_at_end) == std::future_status::ready) {
+    // Ends: it is ready.
+    thread_.join();
+    return;
+  }
+  std::fprintf(stderr, "gpumap: kernel %s still compiles, and nobody waits for it any more\n",
+               printable(job_->settings.location).c_str());
+  thread_.detach();
 }
 
-KernelReload::News KernelReload::compile() const {
+KernelReload::News KernelReload::Job::compile() const {
   News news;
   try {
-    news.plan = plan_of(settings_, *device_);
-    if (check_) check_(news.plan);
+    news.plan = plan_of(settings, *device);
+    if (check) check(news.plan);
     // What loads code waits likewise, and nobody ends that: so does who stops a kernel that does not end, and whose
     // file was just made better.
-    if (const auto* gpu = dynamic_cast<const GpuDevice*>(device_.get()); gpu != nullptr && gpu->cuda() != nullptr) {
-      gpu->cuda()->wait_while_stuck(patience_to_load, &ends_);
+    if (const auto* gpu = dynamic_cast<const GpuDevice*>(device.get()); gpu != nullptr && gpu->cuda() != nullptr) {
+      gpu->cuda()->wait_while_stuck(patience_to_load, &ends);
     }
-    if (ends_) return news;
-    auto program = Program::load(device_, news.plan, settings_.mode);
-    news.tables = tables_of(news.plan, device_, &ends_);
+    if (ends) return news;
+    auto program = Program::load(device, news.plan, settings.mode);
+    news.tables = tables_of(news.plan, device, &ends);
     news.program = std::move(program);  // last: without one the rest counts for nothing
   } catch (const std::exception& error) {
     news.problem = fmt::format("{}: keeping the previous kernel", error.what());
@@ -283,21 +301,26 @@ std::optional<KernelReload::News> KernelReload::poll() {
     if (compiling_.wait_for(0s) != std::future_status::ready) return {};
     polled_ = compiled_;
     // Ends: it is ready.
+    thread_.join();
+    // Ends: likewise.
     return compiling_.get();
   }
-  const std::optional<FileStamp> before = std::exchange(seen_, FileStamp::of(settings_.location));
+  const std::optional<FileStamp> before = std::exchange(seen_, FileStamp::of(job_->settings.location));
   // A file that is being written changes from one look to the next; one that an editor replaces is missing for a while.
   if (!seen_ || seen_ == compiled_ || seen_ != before) return {};
   compiled_ = seen_;
+  std::promise<News> promise;
+  std::future<News> coming = promise.get_future();
   try {
-    // Ends: the compiler does, and compile() looks at ends_.
-    compiling_ = std::async(std::launch::async, [this] { return compile(); });
-  } catch (const std::system_error& error) {
+    thread_ = start_thread("gpumap-compiler", "compiling",
+                           [job = job_, told = std::move(promise)]() mutable { told.set_value(job->compile()); }, {});
+  } catch (const Error& error) {
     News news;
     polled_ = compiled_;
-    news.problem = fmt::format("{}: keeping the previous kernel", no_thread("compiling", error.code()).what());
+    news.problem = fmt::format("{}: keeping the previous kernel", error.what());
     return news;
   }
+  compiling_ = std::move(coming);
   return {};
 }
 

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <filesystem>
@@ -402,6 +403,37 @@ TEST_P(KernelLauncherTest, SeesAChangeOfItsFileThatComesWhileItIsLoaded) {
   const auto in = memory_with(sent);
   const FrameOutput out = kernel.launch(input(*in, sent.size()), {.place = Place::host});
   EXPECT_EQ(content(out.host, sent.size()), std::vector<std::byte>(sent.size(), std::byte{7}));
+}
+
+// A compiler may take as long as it likes, for a file that came while the kernel ran.
+TEST_P(KernelLauncherTest, DoesNotWaitForACompilerThatDoesNotEnd) {
+  struct Compiler {
+    std::atomic<int> compiled{0};
+    std::atomic<bool> ends{false};
+  };
+  const auto compiler = std::make_shared<Compiler>();
+  const auto one = adder("", 1), two = adder("", 2);
+  KernelSettings settings = one->settings();
+  settings.reload = true;
+  auto kernel = std::make_unique<KernelLauncher>(settings, bench_->device(), [compiler](const KernelPlan&) {
+    if (compiler->compiled++ == 0) return;
+    while (!compiler->ends) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  });
+  std::filesystem::copy_file(two->settings().location, settings.location,
+                             std::filesystem::copy_options::overwrite_existing);
+  const auto end = Clock::now() + std::chrono::seconds(60);
+  while (compiler->compiled < 2 && Clock::now() < end) {
+    EXPECT_EQ(kernel->reload(), std::nullopt);
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  ASSERT_EQ(compiler->compiled, 2);
+  testing::internal::CaptureStderr();
+  kernel.reset();
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("still compiles"));
+  // What its thread uses goes with it.
+  compiler->ends = true;
+  while (compiler.use_count() > 1 && Clock::now() < end) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  EXPECT_EQ(compiler.use_count(), 1);
 }
 
 // Where another takes the place of what watches the file, a change that nobody took over is seen still.

@@ -14,6 +14,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "gpumap/block_pool.hpp"
@@ -75,9 +76,12 @@ using PlanCheck = std::function<void(const KernelPlan&)>;
 /// the file includes is not watched. Ownership: keeps the device open. Thread safety: one thread at a time.
 class GPUMAP_API KernelReload {
  public:
-  /// `settings` name a file. `check` (may be empty) is called in the compiling thread, with what is to be compiled.
+  /// `settings` name a file. `check` (may be empty) is called in the compiling thread, with what is to be compiled; it
+  /// may outlive this.
   KernelReload(std::shared_ptr<Device> device, KernelSettings settings, PlanCheck check);
-  ~KernelReload();
+  ~KernelReload();  ///< waits 5 s for the compiler, and then leaves it to itself
+  KernelReload(const KernelReload&) = delete;
+  KernelReload& operator=(const KernelReload&) = delete;
 
   /// The version that poll() gave last runs.
   void adopted() { runs_ = polled_; }
@@ -95,18 +99,15 @@ class GPUMAP_API KernelReload {
   [[nodiscard]] std::optional<News> poll();
 
  private:
-  [[nodiscard]] News compile() const;
-
-  std::shared_ptr<Device> device_;
-  KernelSettings settings_;
-  PlanCheck check_;
+  struct Job;
+  std::shared_ptr<Job> job_;           ///< what the compiling thread uses
   std::optional<FileStamp> compiled_;  ///< the version that runs, or that did not compile
   std::optional<FileStamp> seen_;      ///< at the last look
   std::optional<FileStamp> polled_;    ///< of what poll() gave last
   std::optional<FileStamp> runs_;      ///< the version that runs
   std::chrono::steady_clock::time_point next_look_{};
-  std::atomic<bool> ends_{false};
-  std::future<News> compiling_;  ///< its destruction waits for the compiler
+  std::thread thread_;
+  std::future<News> compiling_;  ///< of that thread
 };
 
 class OutputSize;
