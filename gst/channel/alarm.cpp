@@ -17,28 +17,29 @@ struct Call {
 
 }  // namespace
 
-void Alarm::set(GstClockTime after, std::function<void(guint64)> ring) {
+bool Alarm::set(GstClockTime after, std::function<void(guint64)> ring) {
   stop();
   GstClock* clock = gst_system_clock_obtain();
   id_ = gst_clock_new_single_shot_id(clock, gst_clock_get_time(clock) + after);
   gst_object_unref(clock);
-  gst_clock_id_wait_async(
-      id_,
-      [](GstClock*, GstClockTime, GstClockID, gpointer data) -> gboolean {
-        const Call& call = *static_cast<Call*>(data);
-        call.ring(call.number);
-        return TRUE;
-      },
-      new Call{std::move(ring), ++number_}, [](gpointer data) { delete static_cast<Call*>(data); });
+  return gst_clock_id_wait_async(
+             id_,
+             [](GstClock*, GstClockTime, GstClockID, gpointer data) -> gboolean {
+               const Call& call = *static_cast<Call*>(data);
+               call.ring(call.number);
+               return TRUE;
+             },
+             new Call{std::move(ring), ++number_},
+             [](gpointer data) { delete static_cast<Call*>(data); }) == GST_CLOCK_OK;
 }
 
-void Alarm::set(GstClockTime after, GstElement* element, std::function<void(GstElement*)> ring) {
+bool Alarm::set(GstClockTime after, GstElement* element, std::function<void(GstElement*)> ring) {
   const std::shared_ptr<GWeakRef> weak(new GWeakRef, [](GWeakRef* ref) {
     g_weak_ref_clear(ref);
     delete ref;
   });
   g_weak_ref_init(weak.get(), element);
-  set(after, [weak, ring = std::move(ring)](guint64 /*number*/) {
+  return set(after, [weak, ring = std::move(ring)](guint64 /*number*/) {
     if (const Ptr<GstElement> there{static_cast<GstElement*>(g_weak_ref_get(weak.get()))}) ring(there.get());
   });
 }

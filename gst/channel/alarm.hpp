@@ -19,10 +19,11 @@ class Alarm {
   Alarm(const Alarm&) = delete;
   Alarm& operator=(const Alarm&) = delete;
 
-  /// Calls `ring` after this time, with the number of this setting. Replaces an earlier setting.
-  void set(GstClockTime after, std::function<void(guint64 number)> ring);
-  /// Calls `ring` with the element, unless that is gone by then.
-  void set(GstClockTime after, GstElement* element, std::function<void(GstElement*)> ring);
+  /// Calls `ring` after this time, with the number of this setting. Replaces an earlier setting. False: never, for
+  /// GStreamer's clock has no thread.
+  bool set(GstClockTime after, std::function<void(guint64 number)> ring);
+  /// Calls `ring` with the element, unless that is gone by then. Likewise.
+  bool set(GstClockTime after, GstElement* element, std::function<void(GstElement*)> ring);
   void stop();
   /// Whether the setting of this number is the current one.
   [[nodiscard]] bool is(guint64 number) const noexcept { return id_ != nullptr && number == number_; }

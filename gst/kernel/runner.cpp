@@ -8,12 +8,14 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "gpumap/error.hpp"
 #include "gpumap/kernel.hpp"
 #include "gpumap/printable.hpp"
+#include "gpumap/thread_schedule.hpp"
 #include "gst/analytics/analytics_metas.hpp"
 #include "gst/cuda/gst_cuda_context.hpp"
 #include "gst/gst_error.hpp"
@@ -671,7 +673,7 @@ Watchdog::Watchdog(GstElement* element, std::shared_ptr<KernelRunner> runner, st
   GstClock* clock = watched_->clock;
   const GstClockTime period = watched_->period();
   alarm_ = gst_clock_new_periodic_id(clock, gst_clock_get_time(clock) + period, period);
-  gst_clock_id_wait_async(
+  const GstClockReturn looks = gst_clock_id_wait_async(
       alarm_,
       [](GstClock* /*clock*/, GstClockTime /*time*/, GstClockID /*id*/, gpointer data) -> gboolean {
         (*static_cast<std::shared_ptr<Watched>*>(data))->look();
@@ -679,6 +681,9 @@ Watchdog::Watchdog(GstElement* element, std::shared_ptr<KernelRunner> runner, st
       },
       new std::shared_ptr<Watched>(watched_),
       [](gpointer data) { delete static_cast<std::shared_ptr<Watched>*>(data); });
+  if (looks == GST_CLOCK_OK) return;
+  gst_clock_id_unref(alarm_);
+  throw no_thread("timeout, in GStreamer's clock", std::make_error_code(std::errc::resource_unavailable_try_again));
 }
 
 Watchdog::~Watchdog() {

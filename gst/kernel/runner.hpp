@@ -365,7 +365,7 @@ class KernelRunner {
 /// destroyed by one thread.
 class Watchdog {
  public:
-  /// `timeout_ms` 0: never looks.
+  /// `timeout_ms` 0: never looks. Throws Error(no_resources).
   Watchdog(GstElement* element, std::shared_ptr<KernelRunner> runner, std::uint32_t timeout_ms);
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;

@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <memory>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
+#include "gpumap/thread_schedule.hpp"
 #include "gst/gst_error.hpp"
 #include "gst/memory/frame_format.hpp"
 #include "gst/radio/radio_metas.hpp"
@@ -315,7 +317,7 @@ void Gather::set_alarm(std::uint64_t number) {
     Gather* gather;
     std::uint64_t number;
   };
-  alarm_.set(limit_, element_, [this, number](GstElement* element) {
+  const bool rings = alarm_.set(limit_, element_, [this, number](GstElement* element) {
     // In a thread of its own: the frame may have to wait for a slot, and the clock's serves others.
     gst_element_call_async(
         element,
@@ -326,6 +328,9 @@ void Gather::set_alarm(std::uint64_t number) {
         },
         new Due{this, number}, [](gpointer data) { delete static_cast<Due*>(data); });
   });
+  if (!rings)
+    throw no_thread("gather-time, in GStreamer's clock",
+                    std::make_error_code(std::errc::resource_unavailable_try_again));
 }
 
 GstFlowReturn Gather::finish() {

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "pipeline.hpp"
+#include "test_helpers.hpp"
 
 namespace gpumap::gst::test {
 namespace {
@@ -357,6 +358,43 @@ TEST_F(Errors, FrameShorterThanItsCaps) {
   EXPECT_EQ(pipeline.wait(), "eos");
   ASSERT_EQ(pipeline.warnings().size(), 1U);
   EXPECT_THAT(pipeline.warnings()[0], AllOf(HasSubstr("100 bytes"), HasSubstr("4608")));
+}
+
+/// While it lives, GStreamer's clock has no thread and gets none.
+class NoClockThread {
+ public:
+  NoClockThread() { gst_system_clock_set_default(clock_.get()); }
+  ~NoClockThread() { gst_system_clock_set_default(nullptr); }
+  NoClockThread(const NoClockThread&) = delete;
+  NoClockThread& operator=(const NoClockThread&) = delete;
+
+ private:
+  const Ptr<GstClock> clock_{static_cast<GstClock*>(gst_object_ref_sink(g_object_new(GST_TYPE_SYSTEM_CLOCK, nullptr)))};
+  const gpumap::test::NoThreads none_;
+};
+
+// Nobody would know of a time limit that nothing keeps.
+TEST_F(Errors, ATimeLimitForWhichThereIsNoThread) {
+  const auto device = Device::open();  // its driver has threads of its own
+  Pipeline kernel("gpumapkernel name=faulty kernel=identity timeout=1000 ! fakesink");
+  ASSERT_NE(kernel.set_state(GST_STATE_READY), GST_STATE_CHANGE_FAILURE);
+  {
+    const NoClockThread none;
+    EXPECT_EQ(gst_element_set_state(kernel.element("faulty"), GST_STATE_PAUSED), GST_STATE_CHANGE_FAILURE);
+  }
+  EXPECT_THAT(kernel.wait(), HasSubstr("no thread for timeout"));
+  EXPECT_NE(gst_element_set_state(kernel.element("faulty"), GST_STATE_PAUSED), GST_STATE_CHANGE_FAILURE);
+
+  Pipeline gathers(
+      "appsrc name=in caps=application/octet-stream ! gpumapupload name=faulty gather=1000 gather-time=1000 ! "
+      "appsink name=out sync=false");
+  ASSERT_NE(gathers.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  push(gathers.appsrc(), new_buffer(random_data(1000, 1)));
+  ASSERT_TRUE(pull(gathers.appsink()));
+  const NoClockThread none;
+  push(gathers.appsrc(), new_buffer(random_data(100, 2)));
+  EXPECT_THAT(gathers.wait(), HasSubstr("no thread for gather-time"));
+  EXPECT_EQ(gathers.culprit(), "faulty");
 }
 
 // A GstVideoMeta that points outside the buffer must not reach the GPU.
