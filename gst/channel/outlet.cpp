@@ -413,12 +413,16 @@ void Outlet::watch_time(Deadline moment) {
   if (is_stopping(sink_)) return;  // it will not play again: the times of the last frames stay as they are
   // In this order: a pipeline that begins to play meanwhile has set its clock and its base time before.
   Channel::FarTime time;
-  const bool settled = (now.playing && !is_changing_state(sink_)) || is_in_playing(sink_);
+  const bool changes = is_changing_state(sink_);
+  const bool plays = is_in_playing(sink_);
   const GstClockTime coming = coming_base_time(sink_);
+  // A flush that does not reset the time takes sinks out of PLAYING as well, but the base time holds.
+  const GstClockTime base = base_time_of(sink_);
+  const bool settled = plays || (now.playing && (!changes || base != ended_base_));
   time.playing = settled || (GST_CLOCK_TIME_IS_VALID(coming) && coming != ended_base_);
   const Ptr<GstClock> clock(gst_element_get_clock(sink_));
   if (time.playing) {
-    time.base = static_cast<GstClockTimeDiff>(settled ? base_time_of(sink_) : coming);
+    time.base = static_cast<GstClockTimeDiff>(settled ? base : coming);
   } else {
     // The running time begins, or continues, when the pipeline plays. Until then that moment is taken to be now.
     const Ptr<GstElement> pipeline(top_level(sink_));
@@ -487,8 +491,10 @@ void Outlet::flush(GstEvent* event) {
   flushing_ = true;
   channel_->set_src_flushing(true);
   {
+    gboolean resets = FALSE;
+    gst_event_parse_flush_stop(event, &resets);
     const std::lock_guard lock(step_);
-    ended_base_ = base_time_of(sink_);
+    if (resets != 0) ended_base_ = base_time_of(sink_);
     if (server_) {
       // What holds is sent; it waited for room only.
       try {
@@ -500,8 +506,6 @@ void Outlet::flush(GstEvent* event) {
       channel_->forget_held();
       // As on a pad, a flush ends the segment, the group and EOS.
       for (const Keeping over : {Keeping::segment, Keeping::group_done, Keeping::end}) forget(gst::key_of(over));
-      gboolean resets = FALSE;
-      gst_event_parse_flush_stop(event, &resets);
       if (resets != 0) forget(gst::key_of(Keeping::rate));
       server_->withdraw_all();
       send(text_of(event), 0);

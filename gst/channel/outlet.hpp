@@ -116,7 +116,7 @@ class Outlet {
   std::uint64_t checked_bytes_ = 0;
   std::optional<Channel::FarTime> time_;           ///< the time that clients know
   Channel::SinkTime sink_time_;                    ///< at that moment
-  GstClockTime ended_base_ = GST_CLOCK_TIME_NONE;  ///< the base time that the last flush ended
+  GstClockTime ended_base_ = GST_CLOCK_TIME_NONE;  ///< the base time that a flush ended
   Deadline next_look_{};                           ///< when watch_time() looks again at an unchanged time
   bool failed_ = false;
   bool told_starved_ = false;   ///< the server's thread alone

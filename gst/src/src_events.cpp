@@ -399,15 +399,6 @@ constexpr gint64 between_looks_us = 1000000;
 /// Two clocks are read one after the other: a difference below this may be the time in between.
 constexpr GstClockTimeDiff clock_error = 2 * GST_MSECOND;
 
-/// A flush took sinks of the pipeline around a gpumapsrc out of PLAYING. That one plays on, and so does the running
-/// time, which no flush of gpumap's resets.
-bool keeps_base(GstElement* element) {
-  GST_OBJECT_LOCK(element);
-  const bool plays = GST_STATE(element) == GST_STATE_PLAYING;
-  GST_OBJECT_UNLOCK(element);
-  return plays;
-}
-
 /// The base time of an element's pipeline.
 struct Base {
   GstClockTime time = GST_CLOCK_TIME_NONE;  ///< invalid: it does not play
@@ -415,13 +406,14 @@ struct Base {
 };
 
 /// `old`: a base time that a flush has ended. The pipeline has it still until its sinks have a frame, and these go
-/// ahead. Look at the clock afterwards: a pipeline that begins to play meanwhile sets its clock before its base time,
-/// and both before its state.
+/// ahead. A flush that does not reset the time takes sinks out of PLAYING as well, but the base time holds. Look at the
+/// clock afterwards: a pipeline that begins to play meanwhile sets its clock before its base time, and both before its
+/// state.
 Base base_of(GstElement* element, bool playing, GstClockTime old) {
   const bool settled = playing && !is_changing_state(element);
   const bool plays = settled || is_in_playing(element);
   const GstClockTime base = base_time_of(element);
-  if (plays || (playing && base != old && keeps_base(element))) return {base, settled};
+  if (plays || (playing && base != old)) return {base, settled};
   // A live pipeline lets its elements play while the sink of one branch still waits for its first frame.
   const GstClockTime coming = coming_base_time(element);
   return {coming != old ? coming : GST_CLOCK_TIME_NONE, false};

@@ -157,6 +157,45 @@ TEST(TwoPipelines, ASinkThatStopsForGoodMovesNoFrame) {
   });
 }
 
+// As where the producer's frames come from a third pipeline, whose flushes do not reset its time. The sink is out of
+// PLAYING until it has a frame, and the time goes on.
+TEST(TwoPipelines, AFlushThatKeepsTheTimeMovesNoSegment) {
+  const std::string channel = new_channel();
+  SimulatedTime time;
+  GstClock* const clock = time.clock(1'000 * GST_SECOND);
+  Pipeline in("appsrc name=in format=time caps=application/x-frame ! gpumapsink name=sink channel=" + channel);
+  Pipeline out("gpumapsrc channel=" + channel + " ! appsink name=out sync=false");
+  for (Pipeline* one : {&in, &out}) use(*one, clock);
+  ASSERT_NE(in.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  ASSERT_NE(out.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  const Pad entry(gst_element_get_static_pad(in.element("sink"), "sink"));
+  const Pad exit(gst_element_get_static_pad(out.element("out"), "sink"));
+  const auto segment_behind = [&](std::uint64_t n) {
+    EXPECT_TRUE(push(in.appsrc(), new_buffer(random_data(65, n), n * GST_MSECOND)));
+    EXPECT_NE(pull(out.appsink()), nullptr);
+    EXPECT_TRUE(in.reach(GST_STATE_PLAYING) && out.reach(GST_STATE_PLAYING));
+    return Ptr<GstEvent>(gst_pad_get_sticky_event(exit.get(), GST_EVENT_SEGMENT, 0));
+  };
+  static_cast<void>(segment_behind(0));
+  Ptr<GstEvent> event = segment_behind(1);  // both base times are known
+  GstSegment before, behind;
+  gst_event_copy_segment(event.get(), &before);
+  time.pass(100s);
+  GstEvent* const sent =
+      gst_event_copy(Ptr<GstEvent>(gst_pad_get_sticky_event(entry.get(), GST_EVENT_SEGMENT, 0)).get());
+  const guint32 number = gst_util_seqnum_next();
+  gst_event_set_seqnum(sent, number);
+  EXPECT_TRUE(gst_pad_send_event(entry.get(), gst_event_new_flush_start()));
+  EXPECT_TRUE(gst_pad_send_event(entry.get(), gst_event_new_flush_stop(FALSE)));
+  EXPECT_TRUE(gst_pad_send_event(entry.get(), sent));
+  ASSERT_TRUE(eventually([&] {
+    event.reset(gst_pad_get_sticky_event(exit.get(), GST_EVENT_SEGMENT, 0));
+    return event && gst_event_get_seqnum(event.get()) == number;
+  }));
+  gst_event_copy_segment(event.get(), &behind);
+  EXPECT_TRUE(gst_segment_is_equal(&behind, &before)) << behind.base << " " << before.base;
+}
+
 // "Late at 10 s" is said in the running time of the element that hears it: else an upstream that skips what is late
 // skips all.
 TEST(TwoPipelines, QosSpeaksOfTheSameMoment) {

@@ -53,6 +53,39 @@ TEST_F(LinkSides, TwoBaseTimesAreOneMoment) {
   }
 }
 
+// A flush that does not reset the time takes the sink out of PLAYING until it has a frame, and the time goes on.
+TEST_F(LinkSides, AFlushThatKeepsTheTimeStopsNoClock) {
+  Pipeline producer(from_appsrc());
+  start(producer);
+  push_frame(producer, 0);
+  ASSERT_TRUE(producer.reach(GST_STATE_PLAYING));
+  const auto client = LinkConsumer::connect(client_options());
+  const Pad pad(gst_element_get_static_pad(producer.element("sink"), "sink"));
+  ReadLease lease;
+  LinkFrame frame;
+  const auto times_until = [&](GstEventType last) {
+    std::string times;
+    for (LinkNext next = LinkNext::message; next == LinkNext::message || next == LinkNext::frame;) {
+      next = client->next(lease, frame, Clock::now() + patience);
+      if (Channel::FarTime now; next == LinkNext::message && read_time(frame.message, now)) {
+        times += now.playing ? "plays " : "stands ";
+      }
+      if (next == LinkNext::message && type_of_event(frame.message) == last) return times;
+    }
+    return times + "and no end";
+  };
+  const auto mark = [&] {
+    return gst_pad_send_event(pad.get(), gst_event_new_custom(GST_EVENT_CUSTOM_DOWNSTREAM, nullptr)) != 0;
+  };
+  EXPECT_TRUE(mark());
+  EXPECT_TRUE(times_until(GST_EVENT_CUSTOM_DOWNSTREAM).ends_with("plays "));
+  gst_pad_send_event(pad.get(), gst_event_new_flush_start());
+  gst_pad_send_event(pad.get(), gst_event_new_flush_stop(FALSE));
+  g_usleep(100'000);  // the producer looks at its time every 10 ms
+  EXPECT_TRUE(mark());
+  EXPECT_EQ(times_until(GST_EVENT_CUSTOM_DOWNSTREAM), "");
+}
+
 // What cannot be counted is cut off, backwards as well: all that lies before this pipeline's time.
 TEST_F(LinkSides, NoSegmentIsFasterThanNumbersReach) {
   OwnProducer producer(path);
