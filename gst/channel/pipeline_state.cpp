@@ -128,8 +128,20 @@ Standing standing_of(GstElement* sink) {
   return now;
 }
 
-/// Finds sinks that are to play in `bin`, and in the bins in it.
-void find_sinks(GstBin* bin, std::vector<Ptr<GstElement>>& sinks) {
+/// A sink that was set to PAUSED on purpose has that as its target.
+bool is_to_play(GstElement* sink) {
+  return GST_STATE(sink) >= GST_STATE_PAUSED && GST_STATE_TARGET(sink) == GST_STATE_PLAYING &&
+         !GST_OBJECT_FLAG_IS_SET(sink, GST_ELEMENT_FLAG_LOCKED_STATE);
+}
+
+/// See mend_states_at_start().
+bool waits_below_paused(GstElement* sink) {
+  return GST_STATE(sink) < GST_STATE_PAUSED && GST_STATE_PENDING(sink) != GST_STATE_VOID_PENDING &&
+         GST_STATE_NEXT(sink) == GST_STATE(sink) && GST_STATE_RETURN(sink) == GST_STATE_CHANGE_ASYNC;
+}
+
+/// Finds sinks in `bin`, and in the bins in it, that are `wanted`, which is asked under the sink's lock.
+void find_sinks(GstBin* bin, bool (*wanted)(GstElement*), std::vector<Ptr<GstElement>>& sinks) {
   std::vector<Ptr<GstElement>> children;
   GST_OBJECT_LOCK(bin);
   for (GList* at = GST_BIN_CHILDREN(bin); at != nullptr; at = at->next) {
@@ -138,15 +150,19 @@ void find_sinks(GstBin* bin, std::vector<Ptr<GstElement>>& sinks) {
   }
   GST_OBJECT_UNLOCK(bin);
   for (Ptr<GstElement>& child : children) {
-    if (GST_IS_BIN(child.get())) find_sinks(GST_BIN(child.get()), sinks);
+    if (GST_IS_BIN(child.get())) find_sinks(GST_BIN(child.get()), wanted, sinks);
     GST_OBJECT_LOCK(child.get());
-    // A sink that was set to PAUSED on purpose has that as its target.
-    const bool is_to_play = GST_STATE(child.get()) >= GST_STATE_PAUSED &&
-                            GST_STATE_TARGET(child.get()) == GST_STATE_PLAYING &&
-                            !GST_OBJECT_FLAG_IS_SET(child.get(), GST_ELEMENT_FLAG_LOCKED_STATE);
+    const bool takes = wanted(child.get());
     GST_OBJECT_UNLOCK(child.get());
-    if (is_to_play) sinks.push_back(std::move(child));
+    if (takes) sinks.push_back(std::move(child));
   }
+}
+
+std::vector<Ptr<GstElement>> sinks_around(GstElement* element, bool (*wanted)(GstElement*)) {
+  const Ptr<GstElement> top(top_level(element));
+  std::vector<Ptr<GstElement>> sinks;
+  if (GST_IS_BIN(top.get())) find_sinks(GST_BIN(top.get()), wanted, sinks);
+  return sinks;
 }
 
 /// When the change to PLAYING came in the middle of a flush, a GstBaseSink waits for a frame to commit its state, but
@@ -170,9 +186,7 @@ bool await_renders(GstElement* element, Deadline deadline) {
     gst_structure_get_uint64(stats.get(), "rendered", &frames);
     return frames;
   };
-  const Ptr<GstElement> top(top_level(element));
-  std::vector<Ptr<GstElement>> sinks;
-  if (GST_IS_BIN(top.get())) find_sinks(GST_BIN(top.get()), sinks);
+  auto sinks = sinks_around(element, is_to_play);
   std::erase_if(sinks, [](const Ptr<GstElement>& sink) { return !GST_IS_BASE_SINK(sink.get()); });
   std::vector<std::pair<Ptr<GstElement>, guint64>> waited_for;
   for (Ptr<GstElement>& sink : sinks) {
@@ -218,10 +232,8 @@ bool mend_states(GstElement* element) {
   if (GST_STATE_TRYLOCK(top.get()) == FALSE) return false;
   // A change of state that begins after this sets each sink anew.
   GST_STATE_UNLOCK(top.get());
-  std::vector<Ptr<GstElement>> sinks;
-  find_sinks(GST_BIN(top.get()), sinks);
   bool all = true;
-  for (const Ptr<GstElement>& sink : sinks) {
+  for (const Ptr<GstElement>& sink : sinks_around(element, is_to_play)) {
     // Each message may change the state of the next sink, and a sink's first message its state before the second.
     Standing now = standing_of(sink.get());
     all = all && now.plays && !now.bin_waits;
@@ -275,6 +287,15 @@ void mend_states_soon(GstElement* element) {
   constexpr GstClockTime first_pause = 10 * GST_MSECOND;
   constexpr gint64 longest_us = gint64{60} * G_USEC_PER_SEC;
   mend_later(element, first_pause, g_get_monotonic_time() + longest_us);
+}
+
+void mend_states_at_start(GstElement* element) {
+  for (const Ptr<GstElement>& sink : sinks_around(element, waits_below_paused)) {
+    if (GST_STATE_TRYLOCK(sink.get()) == FALSE) continue;  // somebody changes its state
+    GST_INFO_OBJECT(sink.get(), "a flush met it below PAUSED: it goes on");
+    gst_element_continue_state(sink.get(), GST_STATE_CHANGE_SUCCESS);
+    GST_STATE_UNLOCK(sink.get());
+  }
 }
 
 void mend_states_after_flush(GstElement* element) {

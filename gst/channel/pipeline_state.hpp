@@ -57,5 +57,9 @@ namespace gpumap::gst {
 void mend_states_after_flush(GstElement* element);
 /// The same, entirely in that thread: messages go to the application, which may wait for a lock that the caller has.
 void mend_states_soon(GstElement* element);
+/// For the way of `element` to PAUSED. A sink that the start of a flush met while it left PAUSED, as on its bin's way
+/// to READY, waits there for a frame, and takes every later change of state for one that is under way already. This
+/// lets it go on.
+void mend_states_at_start(GstElement* element);
 
 }  // namespace gpumap::gst

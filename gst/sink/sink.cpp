@@ -568,6 +568,7 @@ GstStateChangeReturn change_state(GstElement* element, GstStateChange transition
         state.core->open(gpumap::gst::sink_settings(element));
         break;
       case GST_STATE_CHANGE_READY_TO_PAUSED:
+        gpumap::gst::mend_states_at_start(element);
         state.frames.preroll().restart();
         state.frames.begin();
         state.summary_told = false;

@@ -41,6 +41,7 @@
 #include "gst/channel/alarm.hpp"
 #include "gst/channel/ends.hpp"
 #include "gst/channel/inlet.hpp"
+#include "gst/channel/pipeline_state.hpp"
 #include "gst/gst_error.hpp"
 #include "gst/property_table.hpp"
 #include "gst/sink/sink_element.hpp"
@@ -208,6 +209,7 @@ GstStateChangeReturn change_state(GstElement* element, GstStateChange transition
   if (transition == GST_STATE_CHANGE_NULL_TO_READY) state.stream.announce(settings.channel);
   if (transition == GST_STATE_CHANGE_READY_TO_PAUSED) {
     state.refusal_told = false;
+    gpumap::gst::mend_states_at_start(element);
     try {
       start(element, state, settings);
     } catch (const std::exception& error) {

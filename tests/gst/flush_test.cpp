@@ -676,5 +676,56 @@ TEST_F(Channel, GapsDoNotPileUp) {
   EXPECT_TRUE(arrives(1));
 }
 
+/// The next start of a flush finds `sink` at the moment in which it goes to READY.
+void stop_in_flush(GstElement* sink) {
+  const Pad pad(gst_element_get_static_pad(sink, "sink"));
+  const auto stop = [](GstPad*, GstPadProbeInfo* info, gpointer stopped) {
+    if (GST_EVENT_TYPE(GST_PAD_PROBE_INFO_EVENT(info)) != GST_EVENT_FLUSH_START) return GST_PAD_PROBE_OK;
+    EXPECT_EQ(gst_element_set_state(GST_ELEMENT(stopped), GST_STATE_READY), GST_STATE_CHANGE_SUCCESS);
+    return GST_PAD_PROBE_REMOVE;
+  };
+  gst_pad_add_probe(pad.get(), GST_PAD_PROBE_TYPE_EVENT_FLUSH, stop, sink, nullptr);
+}
+
+// As where a pipeline goes to READY, its sinks first, while another one flushes it.
+TEST(Flush, OfASinkOnItsWayToReadyLeavesItStartable) {
+  const std::string channel = new_channel();
+  GstHarness* in = gst_harness_new_parse(("gpumapsink sync=false channel=" + channel).c_str());
+  open(in);
+  Pipeline consumer("gpumapsrc channel=" + channel + " ! fakesink name=out sync=false");
+  ASSERT_EQ(gst_harness_push(in, new_buffer(random_data(101, 1)).release()), GST_FLOW_OK);
+  ASSERT_TRUE(consumer.reach(GST_STATE_PLAYING));
+  for (int round = 0; round < 3; ++round) {
+    stop_in_flush(consumer.element("out"));
+    ASSERT_TRUE(gst_harness_push_event(in, gst_event_new_flush_start()));
+    flush_stop(in);
+    consumer.set_state(GST_STATE_READY);
+    consumer.set_state(GST_STATE_PLAYING);
+    ASSERT_EQ(gst_harness_push(in, new_buffer(random_data(101, 2)).release()), GST_FLOW_OK);
+    ASSERT_TRUE(consumer.reach(GST_STATE_PLAYING)) << round;
+  }
+  gst_harness_teardown(in);
+}
+
+TEST(Flush, OfASinkBesideOneThatIsSoughtLeavesItStartable) {
+  const std::string channel = new_channel();
+  Pipeline producer(
+      "audiotestsrc ! tee name=t ! queue ! fakesink name=other sync=false  t. ! queue ! gpumapsink "
+      "sync=false channel=" +
+      channel);
+  Pipeline consumer("gpumapsrc name=src channel=" + channel + " ! fakesink sync=false");
+  ASSERT_NE(producer.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  ASSERT_TRUE(consumer.reach(GST_STATE_PLAYING));
+  ASSERT_TRUE(producer.reach(GST_STATE_PLAYING));
+  for (int round = 0; round < 3; ++round) {
+    stop_in_flush(producer.element("other"));
+    EXPECT_TRUE(gst_element_seek_simple(consumer.element("src"), GST_FORMAT_TIME, GST_SEEK_FLAG_FLUSH, 0));
+    producer.set_state(GST_STATE_READY);
+    producer.set_state(GST_STATE_PLAYING);
+    ASSERT_TRUE(producer.reach(GST_STATE_PLAYING)) << round;
+    ASSERT_TRUE(consumer.reach(GST_STATE_PLAYING)) << round;
+  }
+}
+
 }  // namespace
 }  // namespace gpumap::gst::test
