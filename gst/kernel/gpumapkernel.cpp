@@ -87,6 +87,12 @@ void set_runner(GstBaseTransform* kernel, std::shared_ptr<KernelRunner> runner) 
   state.downstream_changed = true;
 }
 
+void watch_again(GstBaseTransform* kernel, const std::shared_ptr<KernelRunner>& runner) {
+  std::unique_ptr<Watchdog>& watchdog = state_of(kernel).watchdog;
+  if (!watchdog || !watchdog->has_told()) return;
+  watchdog = std::make_unique<Watchdog>(GST_ELEMENT_CAST(kernel), runner, runner->settings().timeout_ms);
+}
+
 KernelSettings settings_of(gpointer kernel) {
   GST_OBJECT_LOCK(kernel);
   KernelSettings settings = state_of(kernel).settings;

@@ -116,6 +116,8 @@ struct GstGpumapKernel {
 [[nodiscard]] std::shared_ptr<KernelRunner> runner_of(gpointer kernel);
 /// Put this one in its place, under the watchdog's eye. The streaming thread, or start().
 void set_runner(GstBaseTransform* kernel, std::shared_ptr<KernelRunner> runner);
+/// The stream goes on: where the watchdog has told of its kernel, another looks at that. Throws Error(no_resources).
+void watch_again(GstBaseTransform* kernel, const std::shared_ptr<KernelRunner>& runner);
 /// From any thread.
 [[nodiscard]] KernelSettings settings_of(gpointer kernel);
 [[nodiscard]] ThreadSettings thread_settings_of(gpointer kernel);

@@ -686,6 +686,12 @@ Watchdog::Watchdog(GstElement* element, std::shared_ptr<KernelRunner> runner, st
   throw no_thread("timeout, in GStreamer's clock", std::make_error_code(std::errc::resource_unavailable_try_again));
 }
 
+bool Watchdog::has_told() const {
+  if (!watched_) return false;
+  const std::lock_guard lock(watched_->mutex);
+  return !watched_->runner;
+}
+
 Watchdog::~Watchdog() {
   if (alarm_ == nullptr) return;
   {

@@ -371,6 +371,9 @@ class Watchdog {
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 
+  /// It has posted its error, and looks no more.
+  [[nodiscard]] bool has_told() const;
+
  private:
   struct Watched;
   std::shared_ptr<Watched> watched_;

@@ -279,7 +279,10 @@ gboolean sink_event(GstBaseTransform* trans, GstEvent* event) {
       runner->cancel(false);
       // A stop that came before this has ended the waits for good.
       if (GST_STATE_TARGET(trans) < GST_STATE_PAUSED) runner->cancel(true);
-      telling(trans, [&] { runner->flush(); });
+      telling(trans, [&] {
+        runner->flush();
+        watch_again(trans, runner);
+      });
     }
     if (GST_EVENT_TYPE(event) == GST_EVENT_GAP || GST_EVENT_TYPE(event) == GST_EVENT_STREAM_START) runner->break_off();
     if ((gst_event_type_get_flags(GST_EVENT_TYPE(event)) & GST_EVENT_TYPE_SERIALIZED) != 0) {

@@ -282,6 +282,28 @@ TEST_F(SlowElement, TellsOfAKernelThatDoesNotEnd) {
   }
 }
 
+// Who goes on behind the error hears of the next one, too.
+TEST_F(SlowElement, TellsOfAKernelThatDoesNotEndBehindAFlush) {
+  SimulatedTime time;
+  time.become_default();
+  Pipeline pipeline(stream("timeout=400"));
+  ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  for (std::uint64_t number = 1; number <= 3; ++number) {
+    push_stalled(pipeline, number);
+    std::string error;
+    EXPECT_TRUE(eventually([&] {
+      time.pass(100ms);
+      return (error = pipeline.wait(0ms)) != "timeout";
+    })) << number;
+    EXPECT_THAT(error, testing::HasSubstr("has not ended for 400 ms"));
+    stall.end(number);
+    GstElement* const source = pipeline.element("in");
+    EXPECT_TRUE(gst_element_send_event(source, gst_event_new_flush_start()));
+    EXPECT_TRUE(gst_element_send_event(source, gst_event_new_flush_stop(TRUE)));
+  }
+  EXPECT_LT(pipeline.stop(), patience);
+}
+
 // The end of a flush comes just when the element has begun to stop: nothing waits any more all the same.
 TEST_F(SlowElement, AFlushThatEndsDoesNotUndoAStop) {
   Pipeline pipeline(stream("timeout=0"));
