@@ -247,7 +247,25 @@ KernelSource load_kernel_file(const std::filesystem::path& path, std::string fun
 using namespace std::chrono_literals;
 
 struct KernelReload::Job {
-  [[nodiscard]] News compile() const;
+  [[nodiscard]] News compile() const {
+    News news;
+    try {
+      news.plan = plan_of(settings, *device);
+      if (check) check(news.plan);
+      // What loads code waits likewise, and nobody ends that: so does who stops a kernel that does not end, and whose
+      // file was just made better.
+      if (const auto* gpu = dynamic_cast<const GpuDevice*>(device.get()); gpu != nullptr && gpu->cuda() != nullptr) {
+        gpu->cuda()->wait_while_stuck(patience_to_load, &ends);
+      }
+      if (ends) return news;
+      auto program = Program::load(device, news.plan, settings.mode);
+      news.tables = tables_of(news.plan, device, &ends);
+      news.program = std::move(program);  // last: without one the rest counts for nothing
+    } catch (const std::exception& error) {
+      news.problem = fmt::format("{}: keeping the previous kernel", error.what());
+    }
+    return news;
+  }
 
   std::shared_ptr<Device> device;
   KernelSettings settings;
@@ -271,26 +289,6 @@ KernelReload::~KernelReload() {
   std::fprintf(stderr, "gpumap: kernel %s still compiles, and nobody waits for it any more\n",
                printable(job_->settings.location).c_str());
   thread_.detach();
-}
-
-KernelReload::News KernelReload::Job::compile() const {
-  News news;
-  try {
-    news.plan = plan_of(settings, *device);
-    if (check) check(news.plan);
-    // What loads code waits likewise, and nobody ends that: so does who stops a kernel that does not end, and whose
-    // file was just made better.
-    if (const auto* gpu = dynamic_cast<const GpuDevice*>(device.get()); gpu != nullptr && gpu->cuda() != nullptr) {
-      gpu->cuda()->wait_while_stuck(patience_to_load, &ends);
-    }
-    if (ends) return news;
-    auto program = Program::load(device, news.plan, settings.mode);
-    news.tables = tables_of(news.plan, device, &ends);
-    news.program = std::move(program);  // last: without one the rest counts for nothing
-  } catch (const std::exception& error) {
-    news.problem = fmt::format("{}: keeping the previous kernel", error.what());
-  }
-  return news;
 }
 
 std::optional<KernelReload::News> KernelReload::poll() {
