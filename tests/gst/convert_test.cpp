@@ -451,35 +451,35 @@ TEST(ConvertSize, IsTheNearestThatDownstreamTakes) {
 
 // Two rows of a field share their chroma, whatever the picture's height.
 TEST(ConvertInterlaced, ChromaIsKeptByField) {
-  for (const char* mode : {"interleaved", "mixed", "progressive"}) {
-    for (const bool flagged : {true, false}) {
-      for (const int height : {1, 2, 3, 5, 8, 14, 1080}) {
-        for (const auto& [format, id] : {std::pair{"NV12", GPUMAP_FORMAT_NV12},
-                                         {"I420", GPUMAP_FORMAT_I420},
-                                         {"P010_10LE", GPUMAP_FORMAT_P010},
-                                         {"I420_10LE", GPUMAP_FORMAT_I420_10},
-                                         {"P016_LE", GPUMAP_FORMAT_P016}}) {
-          SCOPED_TRACE(testing::Message() << format << " " << mode << " " << flagged << " " << height);
-          const Image image{
-              format, static_cast<std::uint32_t>(id), 34, height, "bt601", ColorMatrix::bt601, ColorRange::limited};
-          const Caps caps = caps_of(image);
-          gst_caps_set_simple(caps.get(), "interlace-mode", G_TYPE_STRING, mode, nullptr);
-          const GstVideoInfo info = info_of(caps.get());
-          reference::Layout layout = layout_of(image, info);
-          const std::string_view kind(mode);
-          layout.interlaced = kind == "interleaved" || (kind == "mixed" && flagged);
-          // GStreamer's layout has no room for it.
-          const bool semi_planar = id == GPUMAP_FORMAT_P010 || id == GPUMAP_FORMAT_P016;
-          if (semi_planar && height % 4 == 2) layout.interlaced = false;
-          const Data in = random_data(info.size, info.size);
-          const auto flags = static_cast<GstBufferFlags>(flagged ? GST_VIDEO_BUFFER_FLAG_INTERLACED : 0);
-          const Sample rgba = convert(caps, info, in, "video/x-raw,format=RGBA", height % 2 == 0, "", flags);
-          ASSERT_NE(rgba, nullptr);
-          expect_rgba(image, layout, in, gst_sample_get_buffer(rgba.get()));
-          const Sample tensor = convert(caps, info, in, "application/x-tensor", false, mean_and_scale, flags);
-          ASSERT_NE(tensor, nullptr);
-          expect_tensor(image, layout, in, gst_sample_get_buffer(tensor.get()));
-        }
+  using Flagged = std::pair<const char*, bool>;  // the mode, and whether each frame has the flag
+  for (const auto& [mode, flagged] :
+       {Flagged{"interleaved", false}, Flagged{"mixed", true}, Flagged{"mixed", false}, Flagged{"progressive", true}}) {
+    for (const int height : {1, 2, 3, 5, 8, 14, 1080}) {
+      for (const auto& [format, id] : {std::pair{"NV12", GPUMAP_FORMAT_NV12},
+                                       {"I420", GPUMAP_FORMAT_I420},
+                                       {"P010_10LE", GPUMAP_FORMAT_P010},
+                                       {"I420_10LE", GPUMAP_FORMAT_I420_10},
+                                       {"P016_LE", GPUMAP_FORMAT_P016}}) {
+        SCOPED_TRACE(testing::Message() << format << " " << mode << " " << flagged << " " << height);
+        const Image image{
+            format, static_cast<std::uint32_t>(id), 34, height, "bt601", ColorMatrix::bt601, ColorRange::limited};
+        const Caps caps = caps_of(image);
+        gst_caps_set_simple(caps.get(), "interlace-mode", G_TYPE_STRING, mode, nullptr);
+        const GstVideoInfo info = info_of(caps.get());
+        reference::Layout layout = layout_of(image, info);
+        const std::string_view kind(mode);
+        layout.interlaced = kind == "interleaved" || (kind == "mixed" && flagged);
+        // GStreamer's layout has no room for it.
+        const bool semi_planar = id == GPUMAP_FORMAT_P010 || id == GPUMAP_FORMAT_P016;
+        if (semi_planar && height % 4 == 2) layout.interlaced = false;
+        const Data in = random_data(info.size, info.size);
+        const auto flags = static_cast<GstBufferFlags>(flagged ? GST_VIDEO_BUFFER_FLAG_INTERLACED : 0);
+        const Sample rgba = convert(caps, info, in, "video/x-raw,format=RGBA", height % 2 == 0, "", flags);
+        ASSERT_NE(rgba, nullptr);
+        expect_rgba(image, layout, in, gst_sample_get_buffer(rgba.get()));
+        const Sample tensor = convert(caps, info, in, "application/x-tensor", false, mean_and_scale, flags);
+        ASSERT_NE(tensor, nullptr);
+        expect_tensor(image, layout, in, gst_sample_get_buffer(tensor.get()));
       }
     }
   }
