@@ -328,9 +328,10 @@ void Gather::set_alarm(std::uint64_t number) {
         },
         new Due{this, number}, [](gpointer data) { delete static_cast<Due*>(data); });
   });
-  if (!rings)
+  if (!rings) {
     throw no_thread("gather-time, in GStreamer's clock",
                     std::make_error_code(std::errc::resource_unavailable_try_again));
+  }
 }
 
 GstFlowReturn Gather::finish() {
