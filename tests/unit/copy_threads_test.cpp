@@ -123,8 +123,11 @@ TEST_P(CopyHelpers, SpinOnlyInAFlow) {
   for (int turn = 0; turn < 50; ++turn) copy_once();
   EXPECT_TRUE(comes_to_be(false));
   helpers.set_spin(1h);
-  // Up to the last: one that came too late for a copy takes part in the next.
-  while (!helpers.awake(GetParam())) copy_once();
+  // At least one: a helper that wakes late for an earlier copy is up as well, and does not know of the spin. Up to the
+  // last: one that came too late for a copy takes part in the next.
+  do {
+    copy_once();
+  } while (!helpers.awake(GetParam()));
   std::this_thread::sleep_for(5ms);
   EXPECT_TRUE(comes_to_be(true)) << "who sleeps stays asleep, as nobody calls";
   helpers.set_spin(0s);
