@@ -228,8 +228,8 @@ double worst_difference(const Layout& in, Bytes input, const Crop& crop, const L
     return same ? components(in, input, crop.x + x, crop.y + y)
                 : resampled(in, input, crop, x, y, out.width, out.height);
   };
-  // Of a large picture every fifth row and the last ones: smaller ones are looked at as a whole, and an odd number of
-  // rows comes by each row of a block of chroma.
+  // Of a large picture every fifth row and the last ones; of smaller pictures every row. Five is odd, so that both rows
+  // that share their chroma come up.
   constexpr std::size_t large = 1000, last = 8;
   double worst = 0.0;
   for (std::size_t y = 0; y<out.height; y += out.height> large && y + last < out.height ? 5 : 1) {
