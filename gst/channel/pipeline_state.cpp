@@ -223,6 +223,11 @@ bool is_sent_to_both(GstEvent* event, GstElement* one, GstElement* other) {
   });
 }
 
+bool is_sent_by_pipeline(GstElement* element) {
+  const Ptr<GstElement> top(top_level(element));
+  return top.get() != element && has_state_lock(top.get());
+}
+
 namespace {
 
 /// True: all sinks play. Waits for no lock, and holds none while it posts.

@@ -47,6 +47,9 @@ namespace gpumap::gst {
 /// meanwhile. Both must be found, because a language binding keeps a reference, too, and any thread may have the lock.
 /// Does not wait for a lock.
 [[nodiscard]] bool is_sent_to_both(GstEvent* event, GstElement* one, GstElement* other);
+/// Whether the calling thread is in gst_element_send_event() of the pipeline around the element. Does not wait for a
+/// lock.
+[[nodiscard]] bool is_sent_by_pipeline(GstElement* element);
 
 /// Repairs the states of sinks in the pipeline around `element` after a flush. A flush takes sinks out of PLAYING, and
 /// their bin takes them back there once they have a frame. If the bin is on its own way to PLAYING at that moment, the

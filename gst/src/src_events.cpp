@@ -235,15 +235,20 @@ void SrcStream::on_event(GstEvent* event) {
 }
 
 /// A flush from another pipeline does not reset the running time of this one, whose other branches would stand still
-/// until it is again what it was. The time shift places the frames. But frames of bytes have no times to shift: a
-/// demuxer behind gives them times, and behind a seek of this pipeline from 0 on. Takes `event`.
+/// until it is again what it was. The time shift places the frames. A seek of this whole pipeline resets it in all
+/// branches; and frames of bytes have no times to shift: a demuxer behind gives them times, and behind a seek from here
+/// from 0 on. Takes `event`.
 GstEvent* SrcStream::flush_stop_for_here(GstEvent* event) {
   if (has_sink_beside()) return event;
-  if (!is_timed_ && gst_event_get_seqnum(event) == sought_) return event;
   gboolean resets = FALSE;
   gst_event_parse_flush_stop(event, &resets);
-  if (const auto channel = this->channel(); channel && resets != 0) shift_.begin_anew_there(*channel);
-  if (resets != 0) begin_rate();
+  if (resets == 0) return event;
+  if (const auto channel = this->channel()) shift_.begin_anew_there(*channel);
+  begin_rate();
+  if (gst_event_get_seqnum(event) == sought_ && (whole_pipeline_seeks_ || !is_timed_)) {
+    shift_.begin_anew_here();
+    return event;
+  }
   GstEvent* made = gst_event_new_flush_stop(FALSE);
   gst_event_set_seqnum(made, gst_event_get_seqnum(event));
   gst_event_unref(event);
@@ -369,7 +374,10 @@ GstEvent* SrcStream::qos_for_sink(GstEvent* qos) const {
 }
 
 bool SrcStream::send_upstream(GstEvent* event) {
-  if (GST_EVENT_TYPE(event) == GST_EVENT_SEEK) sought_ = gst_event_get_seqnum(event);
+  if (GST_EVENT_TYPE(event) == GST_EVENT_SEEK) {
+    sought_ = gst_event_get_seqnum(event);
+    whole_pipeline_seeks_ = is_sent_by_pipeline(element_);
+  }
   if (GST_EVENT_TYPE(event) == GST_EVENT_QOS) {
     event = qos_for_sink(event);
     if (event == nullptr) return true;
@@ -438,12 +446,17 @@ void TimeShift::reset() {
   estimated_ = false;
   two_clocks_ = false;
   looked_at_us_ = 0;
-  ended_base_ = GST_CLOCK_TIME_NONE;
+  ended_there_ = GST_CLOCK_TIME_NONE;
+  ended_here_ = GST_CLOCK_TIME_NONE;
 }
 
 void TimeShift::begin_anew_there(const Channel& channel) {
   const Ptr<GstElement> sink(channel.sink());
-  if (sink) ended_base_ = base_time_of(sink.get());
+  if (sink) ended_there_ = base_time_of(sink.get());
+}
+
+void TimeShift::begin_anew_here() {
+  ended_here_ = base_time_of(src_);
 }
 
 GstClockTimeDiff TimeShift::now_there(const Channel& channel) const {
@@ -455,18 +468,19 @@ GstClockTimeDiff TimeShift::now_there(const Channel& channel) const {
   const Ptr<GstClock> clock(gst_element_get_clock(sink.get()));
   if (!clock) return 0;
   const GstClockTime now = gst_clock_get_time(clock.get());
-  const Base base = base_of(sink.get(), channel.sink_playing(), ended_base_);
+  const Base base = base_of(sink.get(), channel.sink_playing(), ended_there_);
   return static_cast<GstClockTimeDiff>(now) - base_or_now(base, sink.get(), now);
 }
 
 GstClockTimeDiff TimeShift::compute_from(const Channel& channel, const Channel::FarTime& there) {
-  const Base base_here = base_of(src_, channel.src_playing(), GST_CLOCK_TIME_NONE);
+  const Base base_here = base_of(src_, channel.src_playing(), ended_here_);
   const Ptr<GstClock> here(gst_element_get_clock(src_));
   const GstClockTimeDiff now = monotonic_ns();
   const bool shared = !here || is_monotonic(here.get());
   const GstClockTimeDiff now_here = shared ? now : static_cast<GstClockTimeDiff>(gst_clock_get_time(here.get()));
   two_clocks_ = !shared;
   estimated_ = !there.playing || !base_here.settled;
+  if (base_here.settled) ended_here_ = GST_CLOCK_TIME_NONE;
   // Running times: sums of clocks' times might overflow.
   const GstClockTimeDiff run_there = there.running_time(now);
   const GstClockTimeDiff run_here = now_here - base_or_now(base_here, src_, static_cast<GstClockTime>(now_here));
@@ -482,8 +496,8 @@ GstClockTimeDiff TimeShift::compute(const Channel& channel) {
   }
   GstClockTimeDiff shift = shift_;
   estimated_ = false;
-  const Base base_there = base_of(sink.get(), channel.sink_playing(), ended_base_);
-  const Base base_here = base_of(src_, channel.src_playing(), GST_CLOCK_TIME_NONE);
+  const Base base_there = base_of(sink.get(), channel.sink_playing(), ended_there_);
+  const Base base_here = base_of(src_, channel.src_playing(), ended_here_);
   const Ptr<GstClock> here(gst_element_get_clock(src_));
   const Ptr<GstClock> there(gst_element_get_clock(sink.get()));
   two_clocks_ = here && there && here != there;
@@ -493,7 +507,8 @@ GstClockTimeDiff TimeShift::compute(const Channel& channel) {
     estimated_ = true;  // what is left of a stream that ends is due when it always was; or neither side has played yet
   } else {
     estimated_ = !base_there.settled || !base_here.settled;
-    if (base_there.settled) ended_base_ = GST_CLOCK_TIME_NONE;
+    if (base_there.settled) ended_there_ = GST_CLOCK_TIME_NONE;
+    if (base_here.settled) ended_here_ = GST_CLOCK_TIME_NONE;
     // A side that has not played yet has no clock. Its running time will begin when it plays: now, as far as is known.
     const GstClockTime now_there = gst_clock_get_time(there ? there.get() : here.get());
     const GstClockTime now_here = two_clocks_ ? gst_clock_get_time(here.get()) : now_there;

@@ -29,8 +29,10 @@ class TimeShift {
   explicit TimeShift(GstElement* src) : src_(src) {}
 
   void reset();
-  /// A flush resets the running time of the gpumapsink's pipeline. From any thread, before a frame comes behind it.
+  /// A flush resets the running time of the gpumapsink's pipeline, or of this one. From any thread, before a frame
+  /// comes behind it.
   void begin_anew_there(const Channel& channel);
+  void begin_anew_here();
   /// Look at both base times (and, once a second, at two clocks), which pauses, flushes and late starts change. True
   /// where the value has changed. `anew`: a segment begins, whose first frame may be due at another moment.
   [[nodiscard]] bool update(const Channel& channel, bool anew);
@@ -50,8 +52,8 @@ class TimeShift {
   bool estimated_ = false;  ///< a side was not playing yet
   bool two_clocks_ = false;
   gint64 looked_at_us_ = 0;  ///< of two clocks
-  /// Of the gpumapsink's pipeline, which has it until it plays again.
-  std::atomic<GstClockTime> ended_base_{GST_CLOCK_TIME_NONE};
+  /// Base times of the gpumapsink's pipeline and of this one, which have them until they play again.
+  std::atomic<GstClockTime> ended_there_{GST_CLOCK_TIME_NONE}, ended_here_{GST_CLOCK_TIME_NONE};
 };
 
 struct SrcSettings {
@@ -206,6 +208,7 @@ class SrcStream {
   std::atomic<bool> is_timed_{true};             ///< the segment's format
   std::atomic<bool> has_new_rate_{false};        ///< a segment is to say so
   std::atomic<guint32> sought_{GST_SEQNUM_INVALID};  ///< the last seek from here
+  std::atomic<bool> whole_pipeline_seeks_{false};    ///< it was the whole pipeline's
   std::atomic<int> flushes_beginning_{0};            ///< threads within a FLUSH_START
   std::atomic<int> flushes_open_{0};                 ///< that came without their FLUSH_STOP
 

@@ -4,6 +4,7 @@
 #include <gst/check/gstharness.h>
 
 #include <future>
+#include <utility>
 #include <vector>
 
 #include "matrix.hpp"
@@ -131,8 +132,10 @@ class OtherBranch : public testing::TestWithParam<bool> {
       GetParam() ? "socket-path=" + (folder_.path() / "link").string() : "channel=" + new_channel();
   Watch rendered_, passed_;
   Pipeline in_{"videotestsrc ! video/x-raw,format=I420,width=64,height=48,framerate=30/1 ! gpumapsink " + where_};
-  Pipeline out_{"videotestsrc ! video/x-raw,width=16,height=16,framerate=30/1 ! fakesink sync=true gpumapsrc " +
-                where_ + " ! fakesink name=out sync=true"};
+  // The sink of the gpumapsrc seeks first.
+  Pipeline out_{"gpumapsrc " + where_ +
+                " ! fakesink name=out sync=true "
+                "videotestsrc ! video/x-raw,width=16,height=16,framerate=30/1 ! fakesink sync=true"};
   GstClockTime base_ = 0;
 };
 INSTANTIATE_TEST_SUITE_P(By, OtherBranch, testing::Bool(),
@@ -158,6 +161,51 @@ TEST_P(OtherBranch, KeepsItsTimeWhenItsOwnSideSeeks) {
   play();
   ASSERT_TRUE(gst_element_seek_simple(out_.element("out"), GST_FORMAT_TIME, GST_SEEK_FLAG_FLUSH, 100 * GST_SECOND));
   expect_goes_on();
+}
+
+/// The running time of the first frame behind each flush; negative: it was due before the pipeline's began.
+struct FirstFrames {
+  explicit FirstFrames(GstElement* sink) {
+    gst_segment_init(&segment, GST_FORMAT_TIME);
+    const Pad pad(gst_element_get_static_pad(sink, "sink"));
+    const auto types = GST_PAD_PROBE_TYPE_BUFFER | GST_PAD_PROBE_TYPE_EVENT_DOWNSTREAM | GST_PAD_PROBE_TYPE_EVENT_FLUSH;
+    gst_pad_add_probe(pad.get(), static_cast<GstPadProbeType>(types), note, this, nullptr);
+  }
+  static GstPadProbeReturn note(GstPad* /*pad*/, GstPadProbeInfo* info, gpointer user) {
+    auto* self = static_cast<FirstFrames*>(user);
+    if ((info->type & GST_PAD_PROBE_TYPE_BUFFER) == 0) {
+      GstEvent* event = GST_PAD_PROBE_INFO_EVENT(info);
+      if (GST_EVENT_TYPE(event) == GST_EVENT_SEGMENT) gst_event_copy_segment(event, &self->segment);
+      if (GST_EVENT_TYPE(event) == GST_EVENT_FLUSH_STOP) self->flushed = true;
+    } else if (std::exchange(self->flushed, false)) {
+      const GstClockTime pts = GST_BUFFER_PTS(GST_PAD_PROBE_INFO_BUFFER(info));
+      guint64 time = 0;
+      const int sign = gst_segment_to_running_time_full(&self->segment, GST_FORMAT_TIME, pts, &time);
+      self->last = sign * static_cast<GstClockTimeDiff>(time);
+      ++self->count;
+    }
+    return GST_PAD_PROBE_OK;
+  }
+
+  GstSegment segment{};
+  bool flushed = false;
+  std::atomic<GstClockTimeDiff> last{0};
+  std::atomic<int> count{0};
+};
+
+// The local branch resets the running time of all: a frame in the old one is due after as long as the pipeline has
+// played.
+TEST_P(OtherBranch, GoesOnAtOnceWhenTheWholePipelineSeeks) {
+  const FirstFrames first(out_.element("out"));
+  play();
+  for (int round = 1; round <= 3; ++round) {
+    const std::size_t before = rendered_.count();
+    ASSERT_TRUE(eventually([&] { return rendered_.count() > before + 30; }));
+    ASSERT_TRUE(gst_element_seek_simple(out_.get(), GST_FORMAT_TIME, GST_SEEK_FLAG_FLUSH, 100 * GST_SECOND));
+    ASSERT_TRUE(eventually([&] { return first.count == round; }));
+    EXPECT_LT(first.last, 700 * GST_MSECOND) << "round " << round;  // the ring's frames are ahead
+    ASSERT_TRUE(out_.reach(GST_STATE_PLAYING)) << out_.error();
+  }
 }
 
 class Consumer : public testing::Test {

@@ -448,25 +448,25 @@ std::string producer_of(bool timed, const std::string& channel) {
 }
 
 // A demuxer behind the gpumapsrc gives times from 0 on behind a seek of its pipeline, as behind any source. What has
-// times already is placed by the time shift, and the other branches of that pipeline go on.
-TEST(Flush, ASeekInBytesResetsTheRunningTimeOfItsPipeline) {
-  for (const bool timed : {false, true}) {
+// times already is placed by the time shift, and the other branches of that pipeline go on, unless all of them seek.
+TEST(Flush, ASeekInBytesOrOfTheWholePipelineResetsItsRunningTime) {
+  for (const auto& [timed, whole] : {std::pair(false, false), {false, true}, {true, false}, {true, true}}) {
+    SCOPED_TRACE(std::string(timed ? "timed" : "bytes") + (whole ? ", whole" : ", a sink"));
     const std::string channel = new_channel();
-    Pipeline to("gpumapsrc name=src channel=" + channel + " ! fakesink sync=false");
+    Pipeline to("gpumapsrc name=src channel=" + channel + " ! fakesink name=out sync=false");
     const FlushStops stops(to.element("src"));
     Pipeline from(producer_of(timed, channel));
     ASSERT_NE(from.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
     ASSERT_TRUE(to.reach(GST_STATE_PAUSED)) << to.error();
-    const auto seek = [&](Pipeline& pipeline) {
-      return gst_element_seek_simple(pipeline.get(), timed ? GST_FORMAT_TIME : GST_FORMAT_BYTES, GST_SEEK_FLAG_FLUSH,
-                                     1234);
+    const auto seek = [format = timed ? GST_FORMAT_TIME : GST_FORMAT_BYTES](GstElement* element) {
+      return gst_element_seek_simple(element, format, GST_SEEK_FLAG_FLUSH, 1234);
     };
-    EXPECT_TRUE(seek(to));
+    EXPECT_TRUE(seek(whole ? to.get() : to.element("out")));
     EXPECT_EQ(stops.all, 1);
-    EXPECT_EQ(stops.resets, timed ? 0 : 1);
-    EXPECT_TRUE(seek(from));
+    EXPECT_EQ(stops.resets, timed && !whole ? 0 : 1);
+    EXPECT_TRUE(seek(from.get()));
     EXPECT_EQ(stops.all, 2);
-    EXPECT_EQ(stops.resets, timed ? 0 : 1) << "the other pipeline's seek";
+    EXPECT_EQ(stops.resets, timed && !whole ? 0 : 1) << "the other pipeline's seek";
   }
 }
 
