@@ -41,6 +41,18 @@ GstClockTime latest_time_of(const GstSegment& segment) {
   return static_cast<GstClockTime>(std::clamp(latest, 0.0, most));
 }
 
+/// What is before `from` is over: videorate and audiorate fill a segment from its start on. False: it stays as it is.
+bool begin_at(GstSegment& segment, GstClockTime from) {
+  if (segment.format != GST_FORMAT_TIME || segment.rate < 0 || !GST_CLOCK_TIME_IS_VALID(from)) return false;
+  const GstClockTime running = gst_segment_to_running_time(&segment, GST_FORMAT_TIME, from);
+  if (from <= segment.start || !GST_CLOCK_TIME_IS_VALID(running)) return false;
+  if (segment.applied_rate > 0) segment.time = gst_segment_to_stream_time(&segment, GST_FORMAT_TIME, from);
+  segment.start = from;
+  segment.base = running;
+  segment.offset = 0;
+  return true;
+}
+
 GstFormat format_of(GstEvent* event) {
   const GstSegment* segment = nullptr;
   gst_event_parse_segment(event, &segment);
@@ -49,22 +61,26 @@ GstFormat format_of(GstEvent* event) {
 
 }  // namespace
 
-/// The segment, in the running time here, and with the rate there. True: that is another one than the sink's.
-bool SrcStream::place(GstSegment& segment) {
+/// The segment, in the running time here, and with the rate there; from `from` on, where that is known. True: that is
+/// another one than the sink's.
+bool SrcStream::place(GstSegment& segment, GstClockTime from) {
   gst_event_copy_segment(segment_, &segment);
+  begins_at_ = begin_at(segment, from) ? from : GST_CLOCK_TIME_NONE;
   const bool moved = segment.format == GST_FORMAT_TIME && rate().place(segment, shift_.value());
   latest_ = channel_->far_sink() != nullptr ? latest_time_of(segment) : GST_CLOCK_TIME_NONE;
-  return moved;
+  return moved || GST_CLOCK_TIME_IS_VALID(begins_at_);
 }
 
-void SrcStream::push_segment() {
+/// `from`: of the frame behind the segment, which goes on in another running time.
+void SrcStream::push_segment(GstClockTime from) {
   GstSegment segment;
   const GstClockTimeDiff shift = shift_.value();
-  const bool moved = place(segment);
+  const bool moved = place(segment, from);
   GstEvent* event = moved ? gst_event_new_segment(&segment) : gst_event_ref(segment_);
   if (moved) gst_event_set_seqnum(event, gst_event_get_seqnum(segment_));
   GST_DEBUG_OBJECT(element_, "segment, running time shifted by %" GST_STIME_FORMAT, GST_STIME_ARGS(shift));
   gst_pad_push_event(pad_, event);
+  shifted_ = false;
 }
 
 void SrcStream::push_stream_start() {

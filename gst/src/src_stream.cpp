@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <string_view>
 #include <utility>
 
 #include "gpumap/error.hpp"
@@ -98,6 +99,8 @@ void SrcStream::start(const SrcSettings& settings) {
   latest_ = GST_CLOCK_TIME_NONE;
   told_odd_time_ = false;
   shift_.reset();
+  shifted_ = false;
+  begins_at_ = GST_CLOCK_TIME_NONE;
   frames_ = 0;
   bytes_ = 0;
   flushes_open_ = 0;
@@ -509,12 +512,28 @@ void SrcStream::leave_out_odd_times(GstBuffer* buffer) {
                                       {{"socket-path", settings_.socket_path}}));
 }
 
+/// Frames of these come in the order of their times.
+bool SrcStream::is_in_order() const {
+  const Ptr<GstCaps> caps(gst_pad_get_current_caps(pad_));
+  if (!caps) return false;
+  const std::string_view name(gst_structure_get_name(gst_caps_get_structure(caps.get(), 0)));
+  return name == "video/x-raw" || name == "audio/x-raw" || name.substr(0, 6) == "image/";
+}
+
+/// Before `buffer`: the segment, where the running time is another one since the last frame.
+void SrcStream::mend_segment(GstBuffer* buffer) {
+  const GstClockTime time = GST_BUFFER_PTS(buffer);
+  const bool is_earlier = GST_CLOCK_TIME_IS_VALID(begins_at_) && GST_CLOCK_TIME_IS_VALID(time) && time < begins_at_;
+  if ((!shifted_ && !is_earlier) || segment_ == nullptr) return;
+  push_segment(is_in_order() ? time : GST_CLOCK_TIME_NONE);
+}
+
 void SrcStream::push(Channel::Next& frame) {
   if (drops_) return;
   if (!started_) push_stream_start();
   static_cast<void>(output_.check_reconfigure());
   if (!negotiate()) return;
-  if (shift_.update(*channel_, false) && segment_ != nullptr) push_segment();
+  if (shift_.update(*channel_, false)) shifted_ = true;
   if (loans_ != frame.loans) {  // this thread alone writes it
     const std::lock_guard lock(mutex_);
     loans_ = frame.loans;
@@ -534,6 +553,7 @@ void SrcStream::push(Channel::Next& frame) {
   bytes_.fetch_add(bytes, std::memory_order_relaxed);
   leave_out_odd_times(buffer);
   if (settings_.do_timestamp) stamp_time(buffer);
+  mend_segment(buffer);
   GST_LOG_OBJECT(element_, "frame %" G_GUINT64_FORMAT "%s: %" GST_PTR_FORMAT, number,
                  memory == SrcOutput::Memory::copy ? ", copied" : "", static_cast<void*>(buffer));
   const GstFlowReturn flow = output_.push(buffer);

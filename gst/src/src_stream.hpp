@@ -146,12 +146,14 @@ class SrcStream {
   }
   // Frames.
   void push(Channel::Next& frame);
+  [[nodiscard]] bool is_in_order() const;
+  void mend_segment(GstBuffer* buffer);
   void stamp_time(GstBuffer* buffer) const;
   // Events: events.cpp.
   void push(GstEvent* event);
   void push_stream_start();
-  [[nodiscard]] bool place(GstSegment& segment);
-  void push_segment();
+  [[nodiscard]] bool place(GstSegment& segment, GstClockTime from);
+  void push_segment(GstClockTime from = GST_CLOCK_TIME_NONE);
   void begin_anew();
   void tell_of_segment_start();
   void tell_of_segment_done(GstEvent* event);
@@ -191,15 +193,17 @@ class SrcStream {
   SrcOutput output_;
   TimeShift shift_;
   ThreadSchedule schedule_;
-  std::unique_ptr<Scheduled> scheduled_;       ///< of the streaming thread, which alone uses it
-  bool started_ = false;                       ///< stream-start went out
-  bool ended_ = false;                         ///< EOS came through the ring
-  bool drops_ = false;                         ///< downstream has had enough, until the next stream or segment
-  GstEvent* segment_ = nullptr;                ///< as it came from the sink
-  GstClockTime latest_ = GST_CLOCK_TIME_NONE;  ///< no time of a far producer's may be later; none: any may
-  bool told_odd_time_ = false;                 ///< that one was later
-  Deadline forgiven_until_ = no_deadline;      ///< refused frames that downstream has agreed to before; none now
-  bool owes_segment_ = false;                  ///< a flush took it from what follows, and the sink's stream goes on
+  std::unique_ptr<Scheduled> scheduled_;          ///< of the streaming thread, which alone uses it
+  bool started_ = false;                          ///< stream-start went out
+  bool ended_ = false;                            ///< EOS came through the ring
+  bool drops_ = false;                            ///< downstream has had enough, until the next stream or segment
+  GstEvent* segment_ = nullptr;                   ///< as it came from the sink
+  bool shifted_ = false;                          ///< it is to come again, before the next frame
+  GstClockTime begins_at_ = GST_CLOCK_TIME_NONE;  ///< where it began when it came again; none: where the sink's does
+  GstClockTime latest_ = GST_CLOCK_TIME_NONE;     ///< no time of a far producer's may be later; none: any may
+  bool told_odd_time_ = false;                    ///< that one was later
+  Deadline forgiven_until_ = no_deadline;         ///< refused frames that downstream has agreed to before; none now
+  bool owes_segment_ = false;                     ///< a flush took it from what follows, and the sink's stream goes on
   std::atomic<guint64> frames_{0}, bytes_{0};
   std::atomic<bool> live_{false};
   std::atomic<bool> unlinked_{false};            ///< downstream took no more, for nothing was linked there

@@ -196,6 +196,42 @@ TEST(TwoPipelines, AFlushThatKeepsTheTimeMovesNoSegment) {
   EXPECT_TRUE(gst_segment_is_equal(&behind, &before)) << behind.base << " " << before.base;
 }
 
+// A pause moves the running time, which a segment says. videorate fills each segment from its start on.
+TEST(TwoPipelines, APauseIsNotFilledWithFrames) {
+  const std::string channel = new_channel();
+  SimulatedTime time;
+  GstClock* const clock = time.clock(1'000 * GST_SECOND);
+  Pipeline in(
+      "appsrc name=in format=time caps=video/x-raw,format=GRAY8,width=8,height=8,framerate=25/1 ! "
+      "gpumapsink channel=" +
+      channel);
+  Pipeline out("gpumapsrc channel=" + channel + " ! videorate ! appsink name=out sync=false");
+  for (Pipeline* one : {&in, &out}) use(*one, clock);
+  ASSERT_NE(in.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  ASSERT_NE(out.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  constexpr GstClockTime one = 40 * GST_MSECOND;
+  const auto push_some = [&](std::uint64_t from, std::uint64_t until) {
+    for (std::uint64_t n = from; n < until; ++n)
+      EXPECT_TRUE(push(in.appsrc(), new_buffer(random_data(64, n), n * one)));
+  };
+  push_some(0, 10);
+  ASSERT_TRUE(in.reach(GST_STATE_PLAYING) && out.reach(GST_STATE_PLAYING));
+  push_some(10, 20);
+  EXPECT_NE(out.set_state(GST_STATE_PAUSED), GST_STATE_CHANGE_FAILURE);
+  push_some(20, 30);
+  ASSERT_TRUE(out.reach(GST_STATE_PAUSED));
+  time.pass(100s);
+  ASSERT_TRUE(out.reach(GST_STATE_PLAYING));
+  push_some(30, 40);
+  ASSERT_EQ(gst_app_src_end_of_stream(in.appsrc()), GST_FLOW_OK);
+  std::vector<GstClockTime> times;
+  while (const Ptr<GstSample> sample{pull(out.appsink())})
+    times.push_back(GST_BUFFER_PTS(gst_sample_get_buffer(sample.get())));
+  EXPECT_TRUE(std::is_sorted(times.begin(), times.end()));
+  EXPECT_GE(times.size(), 40U);
+  EXPECT_LE(times.size(), 45U);  // videorate gives the frame before a segment once more
+}
+
 // "Late at 10 s" is said in the running time of the element that hears it: else an upstream that skips what is late
 // skips all.
 TEST(TwoPipelines, QosSpeaksOfTheSameMoment) {
