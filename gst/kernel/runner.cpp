@@ -624,10 +624,12 @@ struct Watchdog::Watched {
         launched = runner->last_launched();
         since = now;
       }
-      // What waits behind other frames, or other kernels, takes as long as these do: it hangs only where none of them
-      // ends either.
-      const std::uint64_t reached = launched.timeline() ? launched.timeline()->progress() : 0;
+      // What waits behind other frames takes as long as these do: it hangs only where none of them ends either. Other
+      // kernels have a time of their own.
+      const auto& timeline = launched.timeline();
+      const std::uint64_t reached = timeline ? timeline->completed() : 0;
       if (std::exchange(ended, reached) != reached) since = now;
+      if (timeline && timeline->is_behind_others(launched.value())) since = now;
       if (now - since < timeout_ms * GST_MSECOND) return;
       endless = runner->name();
       runner->cancel(true);
@@ -660,7 +662,7 @@ struct Watchdog::Watched {
   std::shared_ptr<KernelRunner> runner;  ///< null: nothing to look at any more
   std::uint32_t timeout_ms = 0;
   Fence launched;
-  std::uint64_t ended = 0;  ///< the progress() of the timeline of `launched`
+  std::uint64_t ended = 0;  ///< completed() of the timeline of `launched`
   GstClockTime since = gst_clock_get_time(clock), looked = since;
 };
 

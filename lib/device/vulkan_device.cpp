@@ -427,22 +427,34 @@ void VulkanContext::submit(const vk::SubmitInfo& info, vk::Fence fence) {
   queue_.submit(info, fence);
 }
 
-std::uint64_t VulkanContext::progress() const {
-  const std::lock_guard lock(timelines_mutex_);
-  std::uint64_t sum = gone_;
-  for (VulkanTimeline* timeline : timelines_) sum += timeline->completed();
-  return sum;
+void VulkanContext::submit(const vk::SubmitInfo& info, VulkanTimeline& timeline, std::uint64_t value) {
+  health_->check();
+  const std::lock_guard lock(queue_mutex_);
+  queue_.submit(info);
+  const std::lock_guard order(submitted_mutex_);
+  while (!submitted_.empty() && submitted_.front().timeline->completed() >= submitted_.front().value) {
+    submitted_.pop_front();
+  }
+  try {
+    submitted_.push_back({&timeline, value});
+  } catch (const std::bad_alloc&) {
+    // It runs. Who waits behind it counts its time.
+  }
 }
 
-void VulkanContext::add(VulkanTimeline& timeline) const {
-  const std::lock_guard lock(timelines_mutex_);
-  timelines_.push_back(&timeline);
+bool VulkanContext::is_behind_others(const VulkanTimeline& timeline, std::uint64_t value) const {
+  const std::lock_guard lock(submitted_mutex_);
+  for (const Submitted& one : submitted_) {
+    if (one.timeline == &timeline && one.value >= value) return false;
+    if (one.timeline == &timeline || one.timeline->is_given_up(one.value)) continue;
+    if (one.timeline->completed() < one.value) return true;
+  }
+  return false;
 }
 
-void VulkanContext::remove(VulkanTimeline& timeline) const noexcept {
-  const std::lock_guard lock(timelines_mutex_);
-  gone_ += timeline.completed();
-  std::erase(timelines_, &timeline);
+void VulkanContext::remove(const VulkanTimeline& timeline) const noexcept {
+  const std::lock_guard lock(submitted_mutex_);
+  std::erase_if(submitted_, [&](const Submitted& one) { return one.timeline == &timeline; });
 }
 
 void VulkanContext::retire(vk::raii::Semaphore semaphore) const noexcept {
@@ -512,7 +524,14 @@ VulkanTimeline::VulkanTimeline(std::shared_ptr<GpuDevice> device)
   } catch (const vk::SystemError& error) {
     context_.fail(error, "creating a timeline");
   }
-  context_.add(*this);
+}
+
+void VulkanTimeline::give_up(const Fence& end, const std::string& work) {
+  std::uint64_t before = given_up_;
+  // Ends: what is there only grows.
+  while (before < end.value() && !given_up_.compare_exchange_weak(before, end.value())) {
+  }
+  context_.stuck_work().note(end, work);
 }
 
 std::uint64_t VulkanTimeline::completed() {

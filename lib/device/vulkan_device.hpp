@@ -87,12 +87,13 @@ class VulkanContext {
 
   /// vkQueueSubmit under the queue's mutex: one VkQueue serves every gpumap Queue of the process.
   void submit(const vk::SubmitInfo& info, vk::Fence fence = {});
+  /// The same of work that brings `timeline` to `value`.
+  void submit(const vk::SubmitInfo& info, VulkanTimeline& timeline, std::uint64_t value);
 
-  /// All timelines of this device together, those that have gone too: their work takes its turns on one VkQueue, and
-  /// none is signalled before what was submitted before it has ended.
-  [[nodiscard]] std::uint64_t progress() const;
-  void add(VulkanTimeline& timeline) const;
-  void remove(VulkanTimeline& timeline) const noexcept;
+  /// As Timeline::is_behind_others(): work takes its turns on the VkQueue, and none is signalled before what was
+  /// submitted before it has ended.
+  [[nodiscard]] bool is_behind_others(const VulkanTimeline& timeline, std::uint64_t value) const;
+  void remove(const VulkanTimeline& timeline) const noexcept;
 
   /// Destroys `semaphore` once many others have come. Where lavapipe (Mesa 22.3) has signalled what a batch signals,
   /// its thread still lets go of what the batch waited for, and would use a semaphore that is destroyed in between.
@@ -125,9 +126,12 @@ class VulkanContext {
   Budget window_{window_limit_variable};
   std::unique_ptr<VulkanClock> clock_;
   mutable StuckWork stuck_;
-  mutable std::mutex timelines_mutex_;
-  mutable std::vector<VulkanTimeline*> timelines_;
-  mutable std::uint64_t gone_ = 0;  ///< what timelines had reached that are none any more
+  struct Submitted {
+    VulkanTimeline* timeline;
+    std::uint64_t value;
+  };
+  mutable std::mutex submitted_mutex_;
+  mutable std::deque<Submitted> submitted_;  ///< in order; what has ended goes with the next one
   mutable std::mutex retired_mutex_;
   mutable std::deque<vk::raii::Semaphore> retired_;
 };
@@ -144,9 +148,11 @@ class VulkanTimeline final : public Timeline {
   VulkanTimeline& operator=(const VulkanTimeline&) = delete;
 
   [[nodiscard]] std::uint64_t completed() override;
-  [[nodiscard]] std::uint64_t progress() override { return context_.progress(); }
+  [[nodiscard]] bool is_behind_others(std::uint64_t value) override { return context_.is_behind_others(*this, value); }
   void check() override;
-  void give_up(const Fence& end, const std::string& work) override { context_.stuck_work().note(end, work); }
+  void give_up(const Fence& end, const std::string& work) override;
+  /// Nobody waits for `value` any more.
+  [[nodiscard]] bool is_given_up(std::uint64_t value) const noexcept { return value <= given_up_; }
 
   [[nodiscard]] const VulkanContext& context() const noexcept { return context_; }
   [[nodiscard]] vk::Semaphore semaphore() const noexcept { return *semaphore_; }
@@ -159,6 +165,7 @@ class VulkanTimeline final : public Timeline {
   const VulkanContext& context_;
   vk::raii::Semaphore semaphore_{nullptr};
   std::atomic<std::uint64_t> seen_{0};
+  std::atomic<std::uint64_t> given_up_{0};  ///< up to this value
 };
 
 }  // namespace gpumap

@@ -213,7 +213,7 @@ class VulkanQueue final : public Queue {
       const std::vector<vk::PipelineStageFlags> stages(wait_semaphores_.size(), Stage::eAllCommands);
       const vk::CommandBuffer commands = *batch.commands;
       const vk::Semaphore signal = timeline_->semaphore();
-      context_.submit(vk::SubmitInfo(wait_semaphores_, stages, commands, signal, &values));
+      context_.submit(vk::SubmitInfo(wait_semaphores_, stages, commands, signal, &values), *timeline_, next_);
       submitted_ = batch.value = next_++;
       in_flight_.push_back(std::exchange(current_, Batch()));
       wait_semaphores_.clear();

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <fstream>
 #include <future>
@@ -215,6 +216,59 @@ TEST_F(Stalled, TheTimeOfKernelsBeforeDoesNotCount) {
   gst_object_unref(bus);
   gst_system_clock_set_default(nullptr);
   gst_object_unref(clock);
+}
+
+// Also where one frame of a kernel before takes longer than the last one may. Only behind what was given up the time
+// counts: nobody tells of that.
+TEST_F(Stalled, AKernelBeforeHasATimeOfItsOwn) {
+  constexpr std::uint32_t timeout_ms = 1000, longer_ms = 100'000;
+  for (const bool given_up : {false, true}) {
+    SCOPED_TRACE(given_up);
+    GstClock* clock = gst_test_clock_new();
+    gst_system_clock_set_default(clock);
+    GstBus* bus = gst_bus_new();
+    Stall stall;
+    {
+      std::array<Element, 2> elements;
+      for (Element& element : elements) {
+        element.reset(GST_ELEMENT(gst_object_ref_sink(gst_element_factory_make("gpumapkernel", nullptr))));
+        gst_element_set_bus(element.get(), bus);
+      }
+      const std::array kernels{runner(), runner()};
+      const Watchdog patient(elements[0].get(), kernels[0], longer_ms),
+          other(elements[1].get(), kernels[1], timeout_ms);
+      std::vector<Buffer> frames, outputs;
+      for (const auto& kernel : kernels) {
+        frames.push_back(stall.frame());
+        outputs.emplace_back(kernel->run(frames.back().get()).buffer);
+      }
+      const auto pass = [clock](int looks) {
+        for (int i = 0; i < looks; ++i) ASSERT_TRUE(gst_test_clock_crank(GST_TEST_CLOCK(clock)));
+      };
+      pass(40);
+      EXPECT_EQ(gst_bus_peek(bus), nullptr);
+      const Fence before = kernels[0]->last_launched();
+      if (given_up) {
+        before.give_up("kernel before");
+      } else {
+        stall.end(1);
+        ASSERT_EQ(before.wait_for(patience), WaitResult::ready);
+      }
+      pass(3);
+      EXPECT_EQ(gst_bus_peek(bus), nullptr);
+      pass(2);
+      GstMessage* message = gst_bus_pop_filtered(bus, GST_MESSAGE_ERROR);
+      ASSERT_NE(message, nullptr);
+      EXPECT_EQ(GST_MESSAGE_SRC(message), GST_OBJECT_CAST(elements[1].get()));
+      gst_message_unref(message);
+      stall.end(2);
+      for (const auto& kernel : kernels) kernel->drain();
+      for (const Element& element : elements) gst_element_set_bus(element.get(), nullptr);
+    }
+    gst_object_unref(bus);
+    gst_system_clock_set_default(nullptr);
+    gst_object_unref(clock);
+  }
 }
 
 /// The elements, with frames that are stalled.

@@ -33,8 +33,9 @@ class GPUMAP_API Timeline {
   /// The last value reached. Never blocks. Costs a plain load on CUDA (the word lies in page-locked host memory).
   [[nodiscard]] virtual std::uint64_t completed() = 0;
 
-  /// Grows with completed(), and where work has ended that has to end before this timeline's can. Never blocks.
-  [[nodiscard]] virtual std::uint64_t progress() { return completed(); }
+  /// True while `value` has to wait for work of other timelines that has not ended, and that somebody waits for. Never
+  /// blocks.
+  [[nodiscard]] virtual bool is_behind_others(std::uint64_t /*value*/) { return false; }
 
   /// Throws Error(device_lost) when the work behind this timeline can no longer complete. Costs a driver call.
   virtual void check() = 0;
