@@ -63,7 +63,8 @@ struct DownloadState {
   explicit DownloadState(GstPad* sinkpad) : giver(std::make_shared<const Giver>(sinkpad)) {}
 
   const std::shared_ptr<const Giver> giver;
-  std::atomic<bool> cancelled{false};  ///< flushes, or stops
+  GstPadActivateModeFunction activate = nullptr;  ///< the base class's, of the sink pad
+  std::atomic<bool> cancelled{false};             ///< flushes, or stops
   std::atomic<guint64> frames{0}, bytes{0}, passed{0};
   // Of the streaming thread.
   std::shared_ptr<Device> device;  ///< of the frames
@@ -252,6 +253,12 @@ GstStateChangeReturn change_state(GstElement* element, GstStateChange transition
   return GST_ELEMENT_CLASS(gst_gpumap_download_parent_class)->change_state(element, transition);
 }
 
+/// Who switches the pad off waits for the thread that is in it, and that for what fills its frame.
+gboolean activate_sink(GstPad* pad, GstObject* parent, GstPadMode mode, gboolean active) {
+  if (active == 0) state_of(parent).cancelled = true;
+  return state_of(parent).activate(pad, parent, mode, active);
+}
+
 GstStructure* stats(GObject* download) {
   const DownloadState& state = state_of(download);
   return gst_structure_new("gpumapdownload-stats", "frames", G_TYPE_UINT64, state.frames.load(), "bytes", G_TYPE_UINT64,
@@ -296,6 +303,9 @@ static void gst_gpumap_download_class_init(GstGpumapDownloadClass* klass) {
 }
 
 static void gst_gpumap_download_init(GstGpumapDownload* self) {
-  self->state = new DownloadState(GST_BASE_TRANSFORM_SINK_PAD(self));
+  GstPad* pad = GST_BASE_TRANSFORM_SINK_PAD(self);
+  self->state = new DownloadState(pad);
+  self->state->activate = GST_PAD_ACTIVATEMODEFUNC(pad);
+  gst_pad_set_activatemode_function(pad, activate_sink);
   gst_base_transform_set_gap_aware(GST_BASE_TRANSFORM_CAST(self), TRUE);
 }

@@ -300,6 +300,13 @@ GstStateChangeReturn change_state(GstElement* element, GstStateChange transition
   return GST_ELEMENT_CLASS(gst_gpumap_kernel_parent_class)->change_state(element, transition);
 }
 
+/// Who switches the pad off waits for the thread that is in it, and that for the kernel.
+gboolean activate_sink(GstPad* pad, GstObject* parent, GstPadMode mode, gboolean active) {
+  const auto runner = active == 0 ? runner_of(parent) : nullptr;
+  if (runner) runner->cancel(true);
+  return state_of(parent).activate(pad, parent, mode, active);
+}
+
 void finalize(GObject* object) {
   delete reinterpret_cast<GstGpumapKernel*>(object)->state;
   G_OBJECT_CLASS(gst_gpumap_kernel_parent_class)->finalize(object);
@@ -339,5 +346,8 @@ static void gst_gpumap_kernel_init(GstGpumapKernel* self) {
   self->state = new KernelState;
   gst_base_transform_set_in_place(GST_BASE_TRANSFORM_CAST(self), FALSE);
   gst_base_transform_set_passthrough(GST_BASE_TRANSFORM_CAST(self), FALSE);
+  GstPad* pad = GST_BASE_TRANSFORM_SINK_PAD(self);
+  self->state->activate = GST_PAD_ACTIVATEMODEFUNC(pad);
+  gst_pad_set_activatemode_function(pad, activate_sink);
   gpumap::gst::watch_kernel_link(GST_BASE_TRANSFORM_CAST(self));
 }

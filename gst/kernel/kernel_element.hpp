@@ -102,6 +102,7 @@ struct KernelState {
   std::atomic<std::uint64_t> dropped_by_kernel{0};  ///< since the start
   bool lost_one = false;                            ///< the last frame reached nobody. The streaming thread's
   bool caps_refused = false;                        ///< and told; upstream may send them again. The streaming thread's
+  GstPadActivateModeFunction activate = nullptr;    ///< the base class's, of the sink pad
 };
 
 struct GstGpumapKernel {

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstdio>
 #include <fstream>
 #include <future>
@@ -385,6 +386,42 @@ TEST_F(SlowElement, AFlushThatEndsDoesNotUndoAStop) {
   EXPECT_EQ(ran.get(), GST_FLOW_FLUSHING);
   GST_PAD_STREAM_UNLOCK(pad);
   EXPECT_NE(stopped.get(), GST_STATE_CHANGE_FAILURE);
+}
+
+/// Comes to 1 when the test says so: only the CPU can wait for it.
+class Unwritten final : public Timeline {
+ public:
+  std::uint64_t completed() override {
+    asked_ = true;
+    return written_ ? 1 : 0;
+  }
+  void check() override {}
+  void write() { written_ = true; }
+  [[nodiscard]] bool asked() const { return asked_; }
+
+ private:
+  std::atomic<bool> asked_{false}, written_{false};
+};
+
+// The thread that closes a pad waits for the one that is in it, which waits for what fills the frame.
+TEST(ClosedPad, EndsTheWaitForAFrame) {
+  for (const std::string element : {"gpumapkernel timeout=0", "gpumapdownload"}) {
+    SCOPED_TRACE(element);
+    Pipeline pipeline("appsrc name=in format=time caps=application/octet-stream(memory:GPUMap) ! " + element +
+                      " name=waits ! fakesink async=false");
+    ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+    const auto unwritten = std::make_shared<Unwritten>();
+    Buffer frame = on_gpu(random_data(frame_bytes, 1));
+    frame_memory(gst_buffer_peek_memory(frame.get(), 0))->set_written(Fence(unwritten, 1));
+    ASSERT_TRUE(push(pipeline.appsrc(), std::move(frame)));
+    ASSERT_TRUE(eventually([&] { return unwritten->asked(); }));
+    const Pad pad(gst_element_get_static_pad(pipeline.element("waits"), "sink"));
+    auto closed = std::async(std::launch::async, [&] { return gst_pad_set_active(pad.get(), FALSE); });
+    EXPECT_EQ(closed.wait_for(10s), std::future_status::ready) << "it waits for a frame that nobody writes";
+    unwritten->write();
+    EXPECT_TRUE(closed.get());
+    EXPECT_LT(pipeline.stop(), patience);
+  }
 }
 
 TEST_F(SlowElement, FramesGoOnBeforeTheirKernelHasEndedWhereResultsAreLate) {
