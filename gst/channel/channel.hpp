@@ -172,6 +172,9 @@ class Channel : public std::enable_shared_from_this<Channel> {
     }
     bool operator==(const FarTime&) const = default;
   };
+  /// Whether that sink had given frames before the first one that came here, and which is not published yet.
+  void set_far_joined_late(bool late) noexcept { far_joined_late_ = late; }
+  [[nodiscard]] bool far_joined_late() const noexcept { return far_joined_late_; }
   void set_far_time(const std::optional<FarTime>& time);  ///< empty: another sink follows that one
   [[nodiscard]] std::optional<FarTime> far_time() const;
 
@@ -301,6 +304,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   std::atomic<GstFlowReturn> flow_{GST_FLOW_OK};
   std::atomic<bool> enough_{false};  ///< flow_ holds for this stream only
   std::atomic<bool> ended_unmet_{false};
+  std::atomic<bool> far_joined_late_{false};
   std::atomic<bool> sink_playing_{false}, src_playing_{false};
   std::function<void()> when_src_waits_;
   std::atomic<bool> tells_waiting_{false};

@@ -253,6 +253,7 @@ Inlet::Inlet(GstElement* src, std::shared_ptr<Channel> channel, InletSettings se
   before_ = [this](std::uint32_t slot) {
     ring_->put(slot, make_carrier(frame_));
     put_way(*ring_, slot, frame_);
+    if (next_sequence_ == any_sequence) channel_->set_far_joined_late(frame_.info.sequence != 0);
     next_sequence_ = frame_.info.sequence + 1;
   };
   channel_->set_far_sink(far_);

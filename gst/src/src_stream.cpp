@@ -100,6 +100,7 @@ void SrcStream::start(const SrcSettings& settings) {
   told_odd_time_ = false;
   shift_.reset();
   shifted_ = false;
+  joins_ = true;
   begins_at_ = GST_CLOCK_TIME_NONE;
   frames_ = 0;
   bytes_ = 0;
@@ -450,7 +451,10 @@ void SrcStream::step() {
         }
         break;
       case Channel::Next::Kind::event:
-        if (next.first_of_sink) begin_rate();
+        if (next.first_of_sink) {
+          begin_rate();
+          joins_ = true;
+        }
         push(next.event);
         break;
       case Channel::Next::Kind::timeout:
@@ -512,20 +516,29 @@ void SrcStream::leave_out_odd_times(GstBuffer* buffer) {
                                       {{"socket-path", settings_.socket_path}}));
 }
 
-/// Frames of these come in the order of their times.
-bool SrcStream::is_in_order() const {
+/// Before which moment no frame lies from `buffer` on. Compressed frames may come in another order than that of their
+/// times.
+GstClockTime SrcStream::earliest_from(GstBuffer* buffer) const {
+  constexpr GstClockTime longest_reordering = GST_SECOND;
+  const GstClockTime time = GST_BUFFER_PTS(buffer);
   const Ptr<GstCaps> caps(gst_pad_get_current_caps(pad_));
-  if (!caps) return false;
+  if (!caps || !GST_CLOCK_TIME_IS_VALID(time)) return GST_CLOCK_TIME_NONE;
   const std::string_view name(gst_structure_get_name(gst_caps_get_structure(caps.get(), 0)));
-  return name == "video/x-raw" || name == "audio/x-raw" || name.substr(0, 6) == "image/";
+  if (name == "video/x-raw" || name == "audio/x-raw" || name.substr(0, 6) == "image/") return time;
+  return GST_BUFFER_DTS_IS_VALID(buffer) ? std::min(GST_BUFFER_DTS(buffer), time)
+                                         : time - std::min(time, longest_reordering);
 }
 
 /// Before `buffer`: the segment, where the running time is another one since the last frame.
 void SrcStream::mend_segment(GstBuffer* buffer) {
   const GstClockTime time = GST_BUFFER_PTS(buffer);
   const bool is_earlier = GST_CLOCK_TIME_IS_VALID(begins_at_) && GST_CLOCK_TIME_IS_VALID(time) && time < begins_at_;
-  if ((!shifted_ && !is_earlier) || segment_ == nullptr) return;
-  push_segment(is_in_order() ? time : GST_CLOCK_TIME_NONE);
+  if ((shifted_ || is_earlier) && segment_ != nullptr) push_segment(earliest_from(buffer));
+}
+
+/// Whether frames of this stream have gone before the first one here: this came to it late.
+bool SrcStream::joined_late(const Channel::Next& first) const {
+  return channel_->far_sink() != nullptr ? channel_->far_joined_late() : first.sequence != 0;
 }
 
 void SrcStream::push(Channel::Next& frame) {
@@ -534,6 +547,7 @@ void SrcStream::push(Channel::Next& frame) {
   static_cast<void>(output_.check_reconfigure());
   if (!negotiate()) return;
   if (shift_.update(*channel_, false)) shifted_ = true;
+  if (std::exchange(joins_, false) && joined_late(frame)) shifted_ = true;
   if (loans_ != frame.loans) {  // this thread alone writes it
     const std::lock_guard lock(mutex_);
     loans_ = frame.loans;

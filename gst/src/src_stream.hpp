@@ -146,7 +146,8 @@ class SrcStream {
   }
   // Frames.
   void push(Channel::Next& frame);
-  [[nodiscard]] bool is_in_order() const;
+  [[nodiscard]] GstClockTime earliest_from(GstBuffer* buffer) const;
+  [[nodiscard]] bool joined_late(const Channel::Next& first) const;
   void mend_segment(GstBuffer* buffer);
   void stamp_time(GstBuffer* buffer) const;
   // Events: events.cpp.
@@ -199,6 +200,7 @@ class SrcStream {
   bool drops_ = false;                            ///< downstream has had enough, until the next stream or segment
   GstEvent* segment_ = nullptr;                   ///< as it came from the sink
   bool shifted_ = false;                          ///< it is to come again, before the next frame
+  bool joins_ = false;                            ///< no frame of the sink has come yet
   GstClockTime begins_at_ = GST_CLOCK_TIME_NONE;  ///< where it began when it came again; none: where the sink's does
   GstClockTime latest_ = GST_CLOCK_TIME_NONE;     ///< no time of a far producer's may be later; none: any may
   bool told_odd_time_ = false;                    ///< that one was later

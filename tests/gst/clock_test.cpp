@@ -232,6 +232,29 @@ TEST(TwoPipelines, APauseIsNotFilledWithFrames) {
   EXPECT_LE(times.size(), 45U);  // videorate gives the frame before a segment once more
 }
 
+// One that comes late to a stream gets no frames for the time before.
+TEST(TwoPipelines, ALateConsumerIsFilledWithNoFrames) {
+  const std::string channel = new_channel();
+  Pipeline in(
+      "appsrc name=in format=time caps=video/x-raw,format=GRAY8,width=8,height=8,framerate=25/1 ! "
+      "gpumapsink name=sink leaky=oldest slots=4 channel=" +
+      channel);
+  ASSERT_NE(in.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  constexpr std::uint64_t frames = 100;
+  constexpr GstClockTime one = 40 * GST_MSECOND;
+  for (std::uint64_t n = 0; n < frames; ++n) ASSERT_TRUE(push(in.appsrc(), new_buffer(random_data(64, n), n * one)));
+  ASSERT_EQ(gst_app_src_end_of_stream(in.appsrc()), GST_FLOW_OK);
+  ASSERT_TRUE(eventually([&] { return stat(in.element("sink"), "frames") == frames; }));
+  Pipeline out("gpumapsrc channel=" + channel + " ! videorate ! appsink name=out sync=false");
+  ASSERT_NE(out.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  std::size_t received = 0;
+  for (Sample sample = pull(out.appsink()); sample; sample = pull(out.appsink())) {
+    EXPECT_GE(GST_BUFFER_PTS(gst_sample_get_buffer(sample.get())), (frames - 4) * one);
+    ++received;
+  }
+  EXPECT_GE(received, 4U);
+}
+
 // "Late at 10 s" is said in the running time of the element that hears it: else an upstream that skips what is late
 // skips all.
 TEST(TwoPipelines, QosSpeaksOfTheSameMoment) {

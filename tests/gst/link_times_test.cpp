@@ -53,6 +53,33 @@ TEST_F(LinkSides, TwoBaseTimesAreOneMoment) {
   }
 }
 
+// Who connects late gets no frames for the time before: videorate fills a segment from its start on.
+TEST_F(LinkSides, ALateClientIsFilledWithNoFrames) {
+  Pipeline producer(
+      "appsrc name=in format=time caps=video/x-raw,format=GRAY8,width=8,height=8,framerate=25/1 ! "
+      "gpumapsink name=sink sync=false " +
+      socket());
+  start(producer);
+  constexpr std::uint64_t before = 100;
+  constexpr GstClockTime one = 40 * GST_MSECOND;
+  const auto push_one = [&](std::uint64_t n) {
+    EXPECT_TRUE(push(producer.appsrc(), new_buffer(random_data(64, n), n * one)));
+  };
+  for (std::uint64_t n = 0; n < before; ++n) push_one(n);
+  ASSERT_TRUE(eventually([&] { return stat(producer.element("sink"), "frames") == before; }));
+  Pipeline consumer("gpumapsrc name=src " + socket() + " ! videorate ! appsink name=out sync=false");
+  EXPECT_NE(consumer.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  ASSERT_TRUE(eventually([&] { return clients(producer) == 1; }));
+  for (std::uint64_t n = before; n < before + 5; ++n) push_one(n);
+  ASSERT_EQ(gst_app_src_end_of_stream(producer.appsrc()), GST_FLOW_OK);
+  std::size_t received = 0;
+  for (Sample sample = pull(consumer.appsink()); sample; sample = pull(consumer.appsink())) {
+    EXPECT_GE(GST_BUFFER_PTS(gst_sample_get_buffer(sample.get())), before * one);
+    ++received;
+  }
+  EXPECT_GE(received, 5U);
+}
+
 // A flush that does not reset the time takes the sink out of PLAYING until it has a frame, and the time goes on.
 TEST_F(LinkSides, AFlushThatKeepsTheTimeStopsNoClock) {
   Pipeline producer(from_appsrc());
