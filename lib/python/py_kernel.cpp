@@ -33,10 +33,20 @@ bool append_value(std::string& text, PyObject* value) {
     text += utf8 != nullptr ? utf8 : "";
     return utf8 != nullptr;
   }
+  const Py_ssize_t count = PySequence_Size(value);
+  if (count < 0 && PyErr_ExceptionMatches(PyExc_TypeError) != 0) {
+    // An array or a tensor without dimensions is a number.
+    PyErr_Clear();
+    Ref number(PyNumber_Index(value));
+    if (!number) {
+      PyErr_Clear();
+      number = Ref(PyNumber_Float(value));
+    }
+    return number && append_value(text, number.get());
+  }
   if (Py_EnterRecursiveCall(" in a kernel's parameter") != 0) {
     return false;  // the list is in itself
   }
-  const Py_ssize_t count = PySequence_Size(value);
   bool done = count >= 0;
   text += '[';
   for (Py_ssize_t at = 0; done && at < count; ++at) {

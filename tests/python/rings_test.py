@@ -440,7 +440,7 @@ class Kernels(unittest.TestCase):
             kernel = gpumap.Kernel(source, backend="vulkan", amount=3)
             ring = gpumap.Ring(2, shape=(8, 64))
             frame = RANDOM.integers(0, 200, (8, 64)).astype("uint8")
-            for amount in (3, 11):
+            for amount in (3, 11, numpy.array(12), numpy.array(13.0)):
                 kernel.set(amount=amount)
                 with ring.write() as slot:
                     slot.write(frame)
