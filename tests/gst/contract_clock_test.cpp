@@ -321,7 +321,7 @@ TEST(Flushed, NoFrameIsDueBeforeTheSeek) {
     for (int round = 0; round < 20; ++round) {
       ASSERT_TRUE(eventually([&] { return due.times().size() > 4; }));
       const GstClockTimeDiff before = running_time(out);
-      ASSERT_TRUE(gst_element_seek(out.get(), rate, GST_FORMAT_TIME, accurate_flush, GST_SEEK_TYPE_SET, 0,
+      ASSERT_TRUE(gst_element_seek(out.element("out"), rate, GST_FORMAT_TIME, accurate_flush, GST_SEEK_TYPE_SET, 0,
                                    GST_SEEK_TYPE_SET, static_cast<gint64>(100 * GST_SECOND)));
       ASSERT_TRUE(eventually([&] { return due.times().size() > 2; }));
       const auto times = due.times();
