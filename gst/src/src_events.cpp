@@ -47,7 +47,7 @@ bool begin_at(GstSegment& segment, GstClockTime from) {
   const GstClockTime running = gst_segment_to_running_time(&segment, GST_FORMAT_TIME, from);
   if (from <= segment.start || !GST_CLOCK_TIME_IS_VALID(running)) return false;
   if (segment.applied_rate > 0) segment.time = gst_segment_to_stream_time(&segment, GST_FORMAT_TIME, from);
-  segment.start = from;
+  segment.start = segment.position = from;
   segment.base = running;
   segment.offset = 0;
   return true;
