@@ -2,6 +2,8 @@
 #include "gst/kernel/kernel_caps.hpp"
 
 #include <fmt/format.h>
+#include <gst/audio/audio.h>
+#include <gst/video/video.h>
 
 #include <algorithm>
 #include <cmath>
@@ -137,8 +139,8 @@ Made parsed(const Output& output, const Values& known) {
   const std::string_view rest = trimmed(made.structure && end != nullptr ? end : "");
   if (!rest.empty()) {
     throw Error(ErrorCode::invalid, fmt::format("there is more behind the ';': \"{}\"; an output has one kind of caps: "
-                                                "leave the rest out, or make it a choice of values, as in "
-                                                "format={{NV12,GRAY8}}",
+                                                "leave the rest out, or choose by a parameter, as in "
+                                                "format={{params.gray ? GRAY8 : NV12}}",
                                                 rest));
   }
   return made;
@@ -302,6 +304,24 @@ DeclaredCaps declared_caps(const KernelSettings& settings) {
   }
 }
 
+namespace {
+
+/// What is wrong with raw video or audio in a format that GStreamer does not know, else empty: no element gives or
+/// takes it, and none could say why.
+std::string format_problem(const GstStructure* declared) {
+  const gchar* format = gst_structure_get_string(declared, "format");
+  const bool video = gst_structure_has_name(declared, "video/x-raw") != 0;
+  const bool audio = gst_structure_has_name(declared, "audio/x-raw") != 0;
+  if (format == nullptr || (!video && !audio)) return {};
+  const bool known = video ? gst_video_format_from_string(format) != GST_VIDEO_FORMAT_UNKNOWN
+                           : gst_audio_format_from_string(format) != GST_AUDIO_FORMAT_UNKNOWN;
+  if (known) return {};
+  return fmt::format("{} has no format {}: write one that it has, as in format={}", gst_structure_get_name(declared),
+                     format, video ? "RGBA" : "F32LE");
+}
+
+}  // namespace
+
 void check_declared_caps(const DeclaredCaps& declared, const std::string& params) {
   if (!declared.input.empty()) {
     const bool is_named = g_ascii_isalpha(declared.input[0]) != 0;
@@ -310,6 +330,12 @@ void check_declared_caps(const DeclaredCaps& declared, const std::string& params
       throw Error(ErrorCode::invalid, fmt::format("input caps \"{}\" cannot be read: write them as in "
                                                   "video/x-raw,format={{NV12,GRAY8}}",
                                                   declared.input));
+    }
+    // Of several kinds one may be of another GStreamer.
+    const bool single = gst_caps_get_size(input.get()) == 1;
+    const std::string problem = single ? format_problem(gst_caps_get_structure(input.get(), 0)) : std::string();
+    if (!problem.empty()) {
+      throw Error(ErrorCode::invalid, fmt::format("input caps \"{}\": {}", declared.input, problem));
     }
   }
   if (declared.output.empty()) return;
@@ -325,6 +351,8 @@ void check_declared_caps(const DeclaredCaps& declared, const std::string& params
       if (name.starts_with("params.")) (void)evaluate(name, some);
     }
     made = parsed(Output(declared.output), some);
+    const std::string problem = made.structure ? format_problem(made.structure.get()) : std::string();
+    if (!problem.empty()) throw Error(ErrorCode::invalid, problem);
   } catch (const Error& error) {
     throw Error(ErrorCode::invalid, fmt::format("output caps \"{}\": {}", declared.output, error.what()));
   }

@@ -114,6 +114,9 @@ TEST(OwnKernel, ErrorsNameWhatIsWrong) {
   const ShaderFile declares_wrongly("// gpumap: blok 3\nvoid main() {}\n");
   const ShaderFile wrong_caps("// gpumap: output video/x-raw,width={width/depth}\nvoid main() {}\n");
   const ShaderFile no_caps("// gpumap: output 7\nvoid main() {}\n");
+  const ShaderFile no_video("// gpumap: output video/x-raw,format=RGBX8\nvoid main() {}\n");
+  const ShaderFile no_audio("// gpumap: output audio/x-raw,format=F32\nvoid main() {}\n");
+  const ShaderFile from_no_video("// gpumap: input video/x-raw,format=GRAY\nvoid main() {}\n");
   const ShaderFile no_input("// gpumap: input 7\nvoid main() {}\n");
   const ShaderFile fine("void main() {}\n");
   const ShaderFile sees_bytes("// gpumap: view bytes\nvoid main() {}\n");
@@ -121,6 +124,9 @@ TEST(OwnKernel, ErrorsNameWhatIsWrong) {
       {"location=" + declares_wrongly.path(), "line 3: // gpumap: no declaration \"blok\""},
       {"location=" + wrong_caps.path(), "no variable 'depth' here: there are width, height, rate, channels"},
       {"location=" + no_caps.path(), "output caps \"7\" cannot be read"},
+      {"location=" + no_video.path(), "video/x-raw has no format RGBX8: write one that it has, as in format=RGBA"},
+      {"location=" + no_audio.path(), "audio/x-raw has no format F32: write one that it has, as in format=F32LE"},
+      {"location=" + from_no_video.path(), "input caps \"video/x-raw,format=GRAY\": video/x-raw has no format GRAY"},
       {"location=" + no_input.path(), "input caps \"7\" cannot be read"},
       {"location=" + sees_bytes.path() + " declare=\"output converted\"",
        "\"output converted\" is for a kernel that sees pictures, and this one declares \"view bytes\""},
