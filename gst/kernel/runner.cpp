@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -625,13 +626,15 @@ struct Watchdog::Watched {
         since = now;
       }
       // What waits behind other frames takes as long as these do: it hangs only where none of them ends either. Other
-      // kernels have a time of their own.
+      // kernels have a time of their own, until theirs is over.
       const auto& timeline = launched.timeline();
       const std::uint64_t reached = timeline ? timeline->completed() : 0;
       if (std::exchange(ended, reached) != reached) since = now;
-      if (timeline && timeline->is_behind_others(launched.value())) since = now;
+      if (timeline && told == 0 && timeline->is_behind_others(launched.value())) since = now;
       if (now - since < timeout_ms * GST_MSECOND) return;
       endless = runner->name();
+      told_of_this = true;
+      ++told;
       runner->cancel(true);
       // Now: it ends with its element, which waits for it, and not in this thread.
       runner.reset();
@@ -649,7 +652,10 @@ struct Watchdog::Watched {
   }
 
   Watched() = default;
-  ~Watched() { gst_object_unref(clock); }
+  ~Watched() {
+    if (told_of_this) --told;
+    gst_object_unref(clock);
+  }
   Watched(const Watched&) = delete;
   Watched& operator=(const Watched&) = delete;
 
@@ -664,6 +670,8 @@ struct Watchdog::Watched {
   Fence launched;
   std::uint64_t ended = 0;  ///< completed() of the timeline of `launched`
   GstClockTime since = gst_clock_get_time(clock), looked = since;
+  bool told_of_this = false;
+  static inline std::atomic<int> told{0};  ///< kernels that have not ended, whose elements have said so and not stopped
 };
 
 Watchdog::Watchdog(GstElement* element, std::shared_ptr<KernelRunner> runner, std::uint32_t timeout_ms) {
