@@ -71,16 +71,29 @@ bool SrcStream::place(GstSegment& segment, GstClockTime from) {
   return moved || GST_CLOCK_TIME_IS_VALID(begins_at_);
 }
 
-/// `from`: of the frame behind the segment, which goes on in another running time.
-void SrcStream::push_segment(GstClockTime from) {
+/// What was due before time began here is due as it begins: GStreamer's mixers assert that running times are none
+/// below 0. `time`: of the frame behind the segment. True: the segment is for that frame alone.
+bool SrcStream::keep_from_past(GstSegment& segment, GstClockTime time) {
+  past_from_ = past_until_ = 0;
+  if (segment.format != GST_FORMAT_TIME || segment.rate < 0 || shift_.value() >= 0 || segment.base > 0) return false;
+  past_from_ = segment.start;
+  past_until_ = segment.start + segment.offset;
+  if (!GST_CLOCK_TIME_IS_VALID(time) || time < past_from_ || time >= past_until_) return false;
+  segment.offset = time - segment.start;
+  return true;
+}
+
+/// `from`: before which no frame lies from the one on that is behind the segment, which has `time`.
+void SrcStream::push_segment(GstClockTime from, GstClockTime time) {
   GstSegment segment;
   const GstClockTimeDiff shift = shift_.value();
-  const bool moved = place(segment, from);
+  bool moved = place(segment, from);
+  shifted_ = keep_from_past(segment, time);
+  moved = moved || shifted_;
   GstEvent* event = moved ? gst_event_new_segment(&segment) : gst_event_ref(segment_);
   if (moved) gst_event_set_seqnum(event, gst_event_get_seqnum(segment_));
   GST_DEBUG_OBJECT(element_, "segment, running time shifted by %" GST_STIME_FORMAT, GST_STIME_ARGS(shift));
   gst_pad_push_event(pad_, event);
-  shifted_ = false;
 }
 
 void SrcStream::push_stream_start() {

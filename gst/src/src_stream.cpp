@@ -102,6 +102,7 @@ void SrcStream::start(const SrcSettings& settings) {
   shifted_ = false;
   joins_ = true;
   begins_at_ = GST_CLOCK_TIME_NONE;
+  past_from_ = past_until_ = 0;
   frames_ = 0;
   bytes_ = 0;
   flushes_open_ = 0;
@@ -532,8 +533,9 @@ GstClockTime SrcStream::earliest_from(GstBuffer* buffer) const {
 /// Before `buffer`: the segment, where the running time is another one since the last frame.
 void SrcStream::mend_segment(GstBuffer* buffer) {
   const GstClockTime time = GST_BUFFER_PTS(buffer);
-  const bool is_earlier = GST_CLOCK_TIME_IS_VALID(begins_at_) && GST_CLOCK_TIME_IS_VALID(time) && time < begins_at_;
-  if ((shifted_ || is_earlier) && segment_ != nullptr) push_segment(earliest_from(buffer));
+  const bool is_past = time >= past_from_ && time < past_until_;
+  const bool is_earlier = time < begins_at_ && GST_CLOCK_TIME_IS_VALID(begins_at_);
+  if ((shifted_ || is_past || is_earlier) && segment_ != nullptr) push_segment(earliest_from(buffer), time);
 }
 
 /// Whether frames of this stream have gone before the first one here: this came to it late.

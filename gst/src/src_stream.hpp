@@ -154,7 +154,8 @@ class SrcStream {
   void push(GstEvent* event);
   void push_stream_start();
   [[nodiscard]] bool place(GstSegment& segment, GstClockTime from);
-  void push_segment(GstClockTime from = GST_CLOCK_TIME_NONE);
+  [[nodiscard]] bool keep_from_past(GstSegment& segment, GstClockTime time);
+  void push_segment(GstClockTime from = GST_CLOCK_TIME_NONE, GstClockTime time = GST_CLOCK_TIME_NONE);
   void begin_anew();
   void tell_of_segment_start();
   void tell_of_segment_done(GstEvent* event);
@@ -202,6 +203,7 @@ class SrcStream {
   bool shifted_ = false;                          ///< it is to come again, before the next frame
   bool joins_ = false;                            ///< no frame of the sink has come yet
   GstClockTime begins_at_ = GST_CLOCK_TIME_NONE;  ///< where it began when it came again; none: where the sink's does
+  GstClockTime past_from_ = 0, past_until_ = 0;   ///< frames of these times were due before time began here
   GstClockTime latest_ = GST_CLOCK_TIME_NONE;     ///< no time of a far producer's may be later; none: any may
   bool told_odd_time_ = false;                    ///< that one was later
   Deadline forgiven_until_ = no_deadline;         ///< refused frames that downstream has agreed to before; none now

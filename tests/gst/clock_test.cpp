@@ -255,6 +255,37 @@ TEST(TwoPipelines, ALateConsumerIsFilledWithNoFrames) {
   EXPECT_GE(received, 4U);
 }
 
+// Frames that were due before the consumer's time began are due as it begins: GStreamer's mixers take no running time
+// below 0.
+TEST(TwoPipelines, NoFrameIsDueBeforeTheTimeBegins) {
+  const std::string channel = new_channel();
+  SimulatedTime time;
+  GstClock* const clock = time.clock(1'000 * GST_SECOND);
+  Due received;
+  Pipeline in(
+      "appsrc name=in format=time caps=video/x-raw,format=GRAY8,width=8,height=8,framerate=25/1 ! "
+      "gpumapsink name=sink slots=20 channel=" +
+      channel);
+  Pipeline out("gpumapsrc channel=" + channel + " ! compositor ! fakesink name=out sync=false");
+  for (Pipeline* one : {&in, &out}) use(*one, clock);
+  ASSERT_NE(in.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  constexpr std::uint64_t frames = 15;
+  const auto push_some = [&](std::uint64_t from, std::uint64_t until) {
+    for (std::uint64_t n = from; n < until; ++n) {
+      EXPECT_TRUE(push(in.appsrc(), new_buffer(random_data(64, n), n * 40 * GST_MSECOND)));
+    }
+  };
+  push_some(0, 5);
+  ASSERT_TRUE(in.reach(GST_STATE_PLAYING));
+  time.pass(400ms);
+  received.watch(out.element("out"), "sink");
+  ASSERT_NE(out.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  push_some(5, frames);
+  ASSERT_EQ(gst_app_src_end_of_stream(in.appsrc()), GST_FLOW_OK);
+  ASSERT_EQ(out.wait(), "eos");
+  EXPECT_GE(received.count(), 2U);
+}
+
 // "Late at 10 s" is said in the running time of the element that hears it: else an upstream that skips what is late
 // skips all.
 TEST(TwoPipelines, QosSpeaksOfTheSameMoment) {

@@ -309,7 +309,7 @@ TEST_F(LinkSides, ItIsDueAtOneMomentHoweverLateOneHearsOfARate) {
   Pipeline late(to_sink);
   start(late);
   ASSERT_TRUE(plays_at(late, 4));
-  push_frame(producer, 1);
+  push_frame(producer, 20'000);  // not due before the time of any
   ASSERT_TRUE(eventually([&] { return stat(late.element("src"), "frames") > 0; }));
   const auto due = [](const Pipeline& pipeline) {
     const GstSegment segment = segment_of(pipeline);
