@@ -446,8 +446,9 @@ bool VulkanContext::is_behind_others(const VulkanTimeline& timeline, std::uint64
   const std::lock_guard lock(submitted_mutex_);
   for (const Submitted& one : submitted_) {
     if (one.timeline == &timeline && one.value >= value) return false;
-    if (one.timeline == &timeline || one.timeline->is_given_up(one.value)) continue;
-    if (one.timeline->completed() < one.value) return true;
+    if (one.timeline->completed() >= one.value) continue;
+    // The first that has not ended is what all others wait for.
+    return one.timeline != &timeline && !one.timeline->is_given_up(one.value);
   }
   return false;
 }

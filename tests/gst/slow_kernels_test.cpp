@@ -240,9 +240,12 @@ TEST_F(Stalled, AKernelBeforeHasATimeOfItsOwn) {
       const Watchdog patient(elements[0].get(), kernels[0], then == Before::told ? timeout_ms : longer_ms),
           other(elements[1].get(), kernels[1], timeout_ms);
       std::vector<Buffer> frames, outputs;
-      for (const auto& kernel : kernels) {
+      Fence before;
+      // The first one has two frames, with the other's between them.
+      for (const auto& kernel : {kernels[0], kernels[1], kernels[0]}) {
         frames.push_back(stall.frame());
         outputs.emplace_back(kernel->run(frames.back().get()).buffer);
+        if (frames.size() == 1) before = kernel->last_launched();
       }
       const auto pass = [clock](int looks) {
         for (int i = 0; i < looks; ++i) ASSERT_TRUE(gst_test_clock_crank(GST_TEST_CLOCK(clock)));
@@ -258,7 +261,6 @@ TEST_F(Stalled, AKernelBeforeHasATimeOfItsOwn) {
         expect_error_of(elements[0]);
       } else {
         EXPECT_EQ(gst_bus_peek(bus), nullptr);
-        const Fence before = kernels[0]->last_launched();
         if (then == Before::given_up) {
           before.give_up("kernel before");
         } else {
@@ -270,7 +272,7 @@ TEST_F(Stalled, AKernelBeforeHasATimeOfItsOwn) {
         pass(2);
       }
       expect_error_of(elements[1]);
-      stall.end(2);
+      stall.end(3);
       for (const auto& kernel : kernels) kernel->drain();
       for (const Element& element : elements) gst_element_set_bus(element.get(), nullptr);
     }
