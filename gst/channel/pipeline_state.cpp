@@ -107,6 +107,12 @@ bool has_state_lock(GstElement* element) {
   return true;
 }
 
+/// Under which a pipeline keeps the number of the last seek of all of it.
+GQuark noted_seek() {
+  static const GQuark quark = g_quark_from_static_string("gpumap-seek");
+  return quark;
+}
+
 /// The states of a sink that is to play, and of its bin.
 struct Standing {
   bool plays, waits;  ///< for a frame to commit its state with
@@ -223,9 +229,15 @@ bool is_sent_to_both(GstEvent* event, GstElement* one, GstElement* other) {
   });
 }
 
-bool is_sent_by_pipeline(GstElement* element) {
+void note_seek(GstElement* element, GstEvent* seek) {
   const Ptr<GstElement> top(top_level(element));
-  return top.get() != element && has_state_lock(top.get());
+  if (top.get() == element || !has_state_lock(top.get())) return;
+  g_object_set_qdata(G_OBJECT(top.get()), noted_seek(), GUINT_TO_POINTER(gst_event_get_seqnum(seek)));
+}
+
+bool is_of_noted_seek(GstElement* element, GstEvent* flush) {
+  const Ptr<GstElement> top(top_level(element));
+  return GPOINTER_TO_UINT(g_object_get_qdata(G_OBJECT(top.get()), noted_seek())) == gst_event_get_seqnum(flush);
 }
 
 namespace {

@@ -47,9 +47,12 @@ namespace gpumap::gst {
 /// meanwhile. Both must be found, because a language binding keeps a reference, too, and any thread may have the lock.
 /// Does not wait for a lock.
 [[nodiscard]] bool is_sent_to_both(GstEvent* event, GstElement* one, GstElement* other);
-/// Whether the calling thread is in gst_element_send_event() of the pipeline around the element. Does not wait for a
-/// lock.
-[[nodiscard]] bool is_sent_by_pipeline(GstElement* element);
+/// `seek` is one of the whole pipeline around the element, if the calling thread is in gst_element_send_event() of
+/// that. Does not wait for a lock.
+void note_seek(GstElement* element, GstEvent* seek);
+/// Whether `flush` is of the last seek of the whole pipeline around the element. A demuxer flushes all its branches at
+/// the first seek that comes, and the pipeline sends the same seek through each of its sinks.
+[[nodiscard]] bool is_of_noted_seek(GstElement* element, GstEvent* flush);
 
 /// Repairs the states of sinks in the pipeline around `element` after a flush. A flush takes sinks out of PLAYING, and
 /// their bin takes them back there once they have a frame. If the bin is on its own way to PLAYING at that moment, the

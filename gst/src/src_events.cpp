@@ -71,24 +71,29 @@ bool SrcStream::place(GstSegment& segment, GstClockTime from) {
   return moved || GST_CLOCK_TIME_IS_VALID(begins_at_);
 }
 
-/// What was due before time began here is due as it begins: GStreamer's mixers assert that running times are none
-/// below 0. `time`: of the frame behind the segment. True: the segment is for that frame alone.
-bool SrcStream::keep_from_past(GstSegment& segment, GstClockTime time) {
+/// A picture that was due before time began here is due as it begins: GStreamer's mixers of video assert that running
+/// times are none below 0. True: the segment is for `first`, the frame behind it, alone.
+bool SrcStream::keep_from_past(GstSegment& segment, GstBuffer* first) {
   past_from_ = past_until_ = 0;
   if (segment.format != GST_FORMAT_TIME || segment.rate < 0 || shift_.value() >= 0 || segment.base > 0) return false;
+  const Ptr<GstCaps> caps(gst_pad_get_current_caps(pad_));
+  if (!caps || gst_structure_has_name(gst_caps_get_structure(caps.get(), 0), "video/x-raw") == 0) return false;
   past_from_ = segment.start;
   past_until_ = segment.start + segment.offset;
+  const GstClockTime time = first == nullptr ? GST_CLOCK_TIME_NONE : GST_BUFFER_PTS(first);
   if (!GST_CLOCK_TIME_IS_VALID(time) || time < past_from_ || time >= past_until_) return false;
   segment.offset = time - segment.start;
+  // videorate fills a segment up to its end.
+  segment.stop = std::min(segment.stop, time + (GST_BUFFER_DURATION_IS_VALID(first) ? GST_BUFFER_DURATION(first) : 1));
   return true;
 }
 
-/// `from`: before which no frame lies from the one on that is behind the segment, which has `time`.
-void SrcStream::push_segment(GstClockTime from, GstClockTime time) {
+/// `first`: the frame behind it, where the running time is another one from that on.
+void SrcStream::push_segment(GstBuffer* first) {
   GstSegment segment;
   const GstClockTimeDiff shift = shift_.value();
-  bool moved = place(segment, from);
-  shifted_ = keep_from_past(segment, time);
+  bool moved = place(segment, first == nullptr ? GST_CLOCK_TIME_NONE : earliest_from(first));
+  shifted_ = keep_from_past(segment, first);
   moved = moved || shifted_;
   GstEvent* event = moved ? gst_event_new_segment(&segment) : gst_event_ref(segment_);
   if (moved) gst_event_set_seqnum(event, gst_event_get_seqnum(segment_));
@@ -274,7 +279,7 @@ GstEvent* SrcStream::flush_stop_for_here(GstEvent* event) {
   if (resets == 0) return event;
   if (const auto channel = this->channel()) shift_.begin_anew_there(*channel);
   begin_rate();
-  if (gst_event_get_seqnum(event) == sought_ && (whole_pipeline_seeks_ || !is_timed_)) {
+  if (is_of_noted_seek(element_, event) || (!is_timed_ && gst_event_get_seqnum(event) == sought_)) {
     shift_.begin_anew_here();
     return event;
   }
@@ -405,7 +410,7 @@ GstEvent* SrcStream::qos_for_sink(GstEvent* qos) const {
 bool SrcStream::send_upstream(GstEvent* event) {
   if (GST_EVENT_TYPE(event) == GST_EVENT_SEEK) {
     sought_ = gst_event_get_seqnum(event);
-    whole_pipeline_seeks_ = is_sent_by_pipeline(element_);
+    note_seek(element_, event);
   }
   if (GST_EVENT_TYPE(event) == GST_EVENT_QOS) {
     event = qos_for_sink(event);

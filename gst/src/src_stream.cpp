@@ -535,7 +535,7 @@ void SrcStream::mend_segment(GstBuffer* buffer) {
   const GstClockTime time = GST_BUFFER_PTS(buffer);
   const bool is_past = time >= past_from_ && time < past_until_;
   const bool is_earlier = time < begins_at_ && GST_CLOCK_TIME_IS_VALID(begins_at_);
-  if ((shifted_ || is_past || is_earlier) && segment_ != nullptr) push_segment(earliest_from(buffer), time);
+  if ((shifted_ || is_past || is_earlier) && segment_ != nullptr) push_segment(buffer);
 }
 
 /// Whether frames of this stream have gone before the first one here: this came to it late.

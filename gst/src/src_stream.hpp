@@ -154,8 +154,8 @@ class SrcStream {
   void push(GstEvent* event);
   void push_stream_start();
   [[nodiscard]] bool place(GstSegment& segment, GstClockTime from);
-  [[nodiscard]] bool keep_from_past(GstSegment& segment, GstClockTime time);
-  void push_segment(GstClockTime from = GST_CLOCK_TIME_NONE, GstClockTime time = GST_CLOCK_TIME_NONE);
+  [[nodiscard]] bool keep_from_past(GstSegment& segment, GstBuffer* first);
+  void push_segment(GstBuffer* first = nullptr);
   void begin_anew();
   void tell_of_segment_start();
   void tell_of_segment_done(GstEvent* event);
@@ -216,7 +216,6 @@ class SrcStream {
   std::atomic<bool> is_timed_{true};             ///< the segment's format
   std::atomic<bool> has_new_rate_{false};        ///< a segment is to say so
   std::atomic<guint32> sought_{GST_SEQNUM_INVALID};  ///< the last seek from here
-  std::atomic<bool> whole_pipeline_seeks_{false};    ///< it was the whole pipeline's
   std::atomic<int> flushes_beginning_{0};            ///< threads within a FLUSH_START
   std::atomic<int> flushes_open_{0};                 ///< that came without their FLUSH_STOP
 

@@ -2,6 +2,7 @@
 // Time: two pipelines with two base times agree about when a frame is due; sync=true keeps a sink to the clock; latency
 // is what upstream says. Time is simulated where it is more than a moment.
 #include <algorithm>
+#include <atomic>
 #include <mutex>
 
 #include "watch.hpp"
@@ -284,6 +285,64 @@ TEST(TwoPipelines, NoFrameIsDueBeforeTheTimeBegins) {
   ASSERT_EQ(gst_app_src_end_of_stream(in.appsrc()), GST_FLOW_OK);
   ASSERT_EQ(out.wait(), "eos");
   EXPECT_GE(received.count(), 2U);
+}
+
+/// Segments before frames, and how many of them end with the frame behind.
+struct Segments {
+  std::atomic<int> all{0}, of_one_frame{0};
+  GstSegment last{};
+
+  void watch(GstElement* sink) {
+    const Pad pad(gst_element_get_static_pad(sink, "sink"));
+    const auto types = GST_PAD_PROBE_TYPE_BUFFER | GST_PAD_PROBE_TYPE_EVENT_DOWNSTREAM;
+    gst_pad_add_probe(pad.get(), static_cast<GstPadProbeType>(types), note, this, nullptr);
+  }
+  static GstPadProbeReturn note(GstPad* /*pad*/, GstPadProbeInfo* info, gpointer user) {
+    auto* self = static_cast<Segments*>(user);
+    if ((info->type & GST_PAD_PROBE_TYPE_BUFFER) != 0) {
+      const GstBuffer* frame = GST_PAD_PROBE_INFO_BUFFER(info);
+      if (self->last.stop == GST_BUFFER_PTS(frame) + 1) ++self->of_one_frame;
+    } else if (GST_EVENT_TYPE(GST_PAD_PROBE_INFO_EVENT(info)) == GST_EVENT_SEGMENT) {
+      gst_event_copy_segment(GST_PAD_PROBE_INFO_EVENT(info), &self->last);
+      ++self->all;
+    }
+    return GST_PAD_PROBE_OK;
+  }
+};
+
+// videorate fills a segment up to its end, and encoders of audio begin anew at each.
+TEST(TwoPipelines, ASegmentForAPictureEndsWithItAndSamplesGetNone) {
+  for (const bool pictures : {true, false}) {
+    SCOPED_TRACE(pictures);
+    const std::string channel = new_channel();
+    SimulatedTime time;
+    GstClock* const clock = time.clock(1'000 * GST_SECOND);
+    Segments segments;
+    Pipeline in(std::string("appsrc name=in format=time caps=") +
+                (pictures ? "video/x-raw,format=GRAY8,width=8,height=8,framerate=25/1"
+                          : "audio/x-raw,format=U8,rate=1600,channels=1,layout=interleaved") +
+                " ! gpumapsink name=sink slots=20 channel=" + channel);
+    Pipeline out("gpumapsrc channel=" + channel + " ! fakesink name=out sync=false");
+    for (Pipeline* one : {&in, &out}) use(*one, clock);
+    ASSERT_NE(in.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+    const auto push_some = [&](std::uint64_t from, std::uint64_t until) {
+      for (std::uint64_t n = from; n < until; ++n) {
+        EXPECT_TRUE(push(in.appsrc(), new_buffer(random_data(64, n), n * 40 * GST_MSECOND)));
+      }
+    };
+    push_some(0, 5);
+    ASSERT_TRUE(in.reach(GST_STATE_PLAYING));
+    time.pass(400ms);
+    segments.watch(out.element("out"));
+    ASSERT_NE(out.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+    push_some(5, 15);
+    ASSERT_EQ(gst_app_src_end_of_stream(in.appsrc()), GST_FLOW_OK);
+    ASSERT_EQ(out.wait(), "eos");
+    EXPECT_EQ(segments.of_one_frame > 1, pictures) << segments.of_one_frame;
+    if (!pictures) {
+      EXPECT_LE(segments.all, 3) << "one, and one for each move of the running time";
+    }
+  }
 }
 
 // "Late at 10 s" is said in the running time of the element that hears it: else an upstream that skips what is late

@@ -3,6 +3,7 @@
 #include <gst/check/gstharness.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <functional>
 #include <thread>
@@ -467,6 +468,70 @@ TEST(Flush, ASeekInBytesOrOfTheWholePipelineResetsItsRunningTime) {
     EXPECT_TRUE(seek(from.get()));
     EXPECT_EQ(stops.all, 2);
     EXPECT_EQ(stops.resets, timed && !whole ? 0 : 1) << "the other pipeline's seek";
+  }
+}
+
+/// Two gpumapsinks behind a demuxer: at the first of two seeks of one number it flushes both, and leaves the other out.
+class Demuxed {
+ public:
+  explicit Demuxed(const std::array<std::string, 2>& channels) {
+    for (const std::string& channel : channels) {
+      outs_.push_back(gst_harness_new_parse(("gpumapsink async=false channel=" + channel).c_str()));
+      gst_harness_set_src_caps(outs_.back(), new_caps("application/x-frame").release());
+      gst_pad_add_probe(outs_.back()->srcpad, GST_PAD_PROBE_TYPE_EVENT_UPSTREAM, on_event, this, nullptr);
+    }
+  }
+  ~Demuxed() {
+    for (GstHarness* out : outs_) gst_harness_teardown(out);
+  }
+  Demuxed(const Demuxed&) = delete;
+  Demuxed& operator=(const Demuxed&) = delete;
+
+  void push() {
+    for (GstHarness* out : outs_) {
+      Buffer frame = new_buffer(random_data(1000, 1), 0);
+      EXPECT_EQ(gst_harness_push(out, frame.release()), GST_FLOW_OK);
+    }
+  }
+
+ private:
+  static GstPadProbeReturn on_event(GstPad* /*pad*/, GstPadProbeInfo* info, gpointer own) {
+    auto* self = static_cast<Demuxed*>(own);
+    GstEvent* const event = GST_PAD_PROBE_INFO_EVENT(info);
+    if (GST_EVENT_TYPE(event) != GST_EVENT_SEEK) return GST_PAD_PROBE_OK;
+    if (self->sought_.exchange(gst_event_get_seqnum(event)) == gst_event_get_seqnum(event)) return GST_PAD_PROBE_OK;
+    for (GstEvent* flush : {gst_event_new_flush_start(), gst_event_new_flush_stop(TRUE)}) {
+      gst_event_set_seqnum(flush, gst_event_get_seqnum(event));
+      for (GstHarness* out : self->outs_) EXPECT_TRUE(gst_harness_push_event(out, gst_event_ref(flush)));
+      gst_event_unref(flush);
+    }
+    return GST_PAD_PROBE_OK;
+  }
+
+  std::vector<GstHarness*> outs_;
+  std::atomic<guint32> sought_{0};
+};
+
+// The seek comes to the demuxer through one sink, and its flush through both gpumapsrcs.
+TEST(Flush, ASeekOfTheWholePipelineResetsItsRunningTimeInAllBranches) {
+  const std::array channels{new_channel(), new_channel()};
+  Demuxed demuxed(channels);
+  Pipeline to("gpumapsrc name=one channel=" + channels[0] +
+              " ! fakesink name=out async=false sync=false gpumapsrc name=" + "other channel=" + channels[1] +
+              " ! fakesink name=out2 async=false sync=false");
+  const FlushStops one(to.element("one")), other(to.element("other"));
+  Watch first, second;
+  first.on(to.element("out"));
+  second.on(to.element("out2"));
+  ASSERT_NE(to.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  demuxed.push();
+  ASSERT_TRUE(eventually([&] { return first.count() == 1 && second.count() == 1; }));
+  for (int round = 1; round <= 3; ++round) {
+    EXPECT_TRUE(gst_element_seek_simple(to.get(), GST_FORMAT_TIME, GST_SEEK_FLAG_FLUSH, round * GST_SECOND));
+    EXPECT_EQ(one.all, round);
+    EXPECT_EQ(one.resets, round);
+    EXPECT_EQ(other.all, round);
+    EXPECT_EQ(other.resets, round);
   }
 }
 
