@@ -108,6 +108,36 @@ TEST_P(Producer, AndConsumerTogetherBehindTheEnd) {
   for (GstClockTime i = 0; i < 5; ++i) EXPECT_EQ(times[i], i * 200 * GST_MSECOND);
 }
 
+/// The running time of the first frame behind each flush; negative: it was due before the pipeline's began.
+struct FirstFrames {
+  void watch(GstElement* sink) {
+    gst_segment_init(&segment, GST_FORMAT_TIME);
+    const Pad pad(gst_element_get_static_pad(sink, "sink"));
+    const auto types = GST_PAD_PROBE_TYPE_BUFFER | GST_PAD_PROBE_TYPE_EVENT_DOWNSTREAM | GST_PAD_PROBE_TYPE_EVENT_FLUSH;
+    gst_pad_add_probe(pad.get(), static_cast<GstPadProbeType>(types), note, this, nullptr);
+  }
+  static GstPadProbeReturn note(GstPad* /*pad*/, GstPadProbeInfo* info, gpointer user) {
+    auto* self = static_cast<FirstFrames*>(user);
+    if ((info->type & GST_PAD_PROBE_TYPE_BUFFER) == 0) {
+      GstEvent* event = GST_PAD_PROBE_INFO_EVENT(info);
+      if (GST_EVENT_TYPE(event) == GST_EVENT_SEGMENT) gst_event_copy_segment(event, &self->segment);
+      if (GST_EVENT_TYPE(event) == GST_EVENT_FLUSH_STOP) self->flushed = true;
+    } else if (std::exchange(self->flushed, false)) {
+      const GstClockTime pts = GST_BUFFER_PTS(GST_PAD_PROBE_INFO_BUFFER(info));
+      guint64 time = 0;
+      const int sign = gst_segment_to_running_time_full(&self->segment, GST_FORMAT_TIME, pts, &time);
+      self->last = sign * static_cast<GstClockTimeDiff>(time);
+      ++self->count;
+    }
+    return GST_PAD_PROBE_OK;
+  }
+
+  GstSegment segment{};
+  bool flushed = false;
+  std::atomic<GstClockTimeDiff> last{0};
+  std::atomic<int> count{0};
+};
+
 /// A consumer that has a branch of its own, beside what comes from the producer, by channel or by socket.
 class OtherBranch : public testing::TestWithParam<bool> {
  protected:
@@ -131,6 +161,7 @@ class OtherBranch : public testing::TestWithParam<bool> {
   const std::string where_ =
       GetParam() ? "socket-path=" + (folder_.path() / "link").string() : "channel=" + new_channel();
   Watch rendered_, passed_;
+  FirstFrames first_;
   Pipeline in_{"videotestsrc ! video/x-raw,format=I420,width=64,height=48,framerate=30/1 ! gpumapsink " + where_};
   // The sink of the gpumapsrc seeks first.
   Pipeline out_{"gpumapsrc " + where_ +
@@ -163,47 +194,17 @@ TEST_P(OtherBranch, KeepsItsTimeWhenItsOwnSideSeeks) {
   expect_goes_on();
 }
 
-/// The running time of the first frame behind each flush; negative: it was due before the pipeline's began.
-struct FirstFrames {
-  explicit FirstFrames(GstElement* sink) {
-    gst_segment_init(&segment, GST_FORMAT_TIME);
-    const Pad pad(gst_element_get_static_pad(sink, "sink"));
-    const auto types = GST_PAD_PROBE_TYPE_BUFFER | GST_PAD_PROBE_TYPE_EVENT_DOWNSTREAM | GST_PAD_PROBE_TYPE_EVENT_FLUSH;
-    gst_pad_add_probe(pad.get(), static_cast<GstPadProbeType>(types), note, this, nullptr);
-  }
-  static GstPadProbeReturn note(GstPad* /*pad*/, GstPadProbeInfo* info, gpointer user) {
-    auto* self = static_cast<FirstFrames*>(user);
-    if ((info->type & GST_PAD_PROBE_TYPE_BUFFER) == 0) {
-      GstEvent* event = GST_PAD_PROBE_INFO_EVENT(info);
-      if (GST_EVENT_TYPE(event) == GST_EVENT_SEGMENT) gst_event_copy_segment(event, &self->segment);
-      if (GST_EVENT_TYPE(event) == GST_EVENT_FLUSH_STOP) self->flushed = true;
-    } else if (std::exchange(self->flushed, false)) {
-      const GstClockTime pts = GST_BUFFER_PTS(GST_PAD_PROBE_INFO_BUFFER(info));
-      guint64 time = 0;
-      const int sign = gst_segment_to_running_time_full(&self->segment, GST_FORMAT_TIME, pts, &time);
-      self->last = sign * static_cast<GstClockTimeDiff>(time);
-      ++self->count;
-    }
-    return GST_PAD_PROBE_OK;
-  }
-
-  GstSegment segment{};
-  bool flushed = false;
-  std::atomic<GstClockTimeDiff> last{0};
-  std::atomic<int> count{0};
-};
-
 // The local branch resets the running time of all: a frame in the old one is due after as long as the pipeline has
 // played.
 TEST_P(OtherBranch, GoesOnAtOnceWhenTheWholePipelineSeeks) {
-  const FirstFrames first(out_.element("out"));
+  first_.watch(out_.element("out"));
   play();
   for (int round = 1; round <= 3; ++round) {
     const std::size_t before = rendered_.count();
     ASSERT_TRUE(eventually([&] { return rendered_.count() > before + 30; }));
     ASSERT_TRUE(gst_element_seek_simple(out_.get(), GST_FORMAT_TIME, GST_SEEK_FLAG_FLUSH, 100 * GST_SECOND));
-    ASSERT_TRUE(eventually([&] { return first.count == round; }));
-    EXPECT_LT(first.last, 700 * GST_MSECOND) << "round " << round;  // the ring's frames are ahead
+    ASSERT_TRUE(eventually([&] { return first_.count == round; }));
+    EXPECT_LT(first_.last, 700 * GST_MSECOND) << "round " << round;  // the ring's frames are ahead
     ASSERT_TRUE(out_.reach(GST_STATE_PLAYING)) << out_.error();
   }
 }

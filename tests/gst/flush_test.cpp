@@ -516,11 +516,11 @@ class Demuxed {
 TEST(Flush, ASeekOfTheWholePipelineResetsItsRunningTimeInAllBranches) {
   const std::array channels{new_channel(), new_channel()};
   Demuxed demuxed(channels);
+  Watch first, second;
   Pipeline to("gpumapsrc name=one channel=" + channels[0] +
               " ! fakesink name=out async=false sync=false gpumapsrc name=" + "other channel=" + channels[1] +
               " ! fakesink name=out2 async=false sync=false");
   const FlushStops one(to.element("one")), other(to.element("other"));
-  Watch first, second;
   first.on(to.element("out"));
   second.on(to.element("out2"));
   ASSERT_NE(to.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
