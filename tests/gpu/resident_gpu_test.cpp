@@ -340,36 +340,43 @@ TEST_F(Resident, TakesTurnsWithAnotherPriority) {
     settings.priority = priority;
     return of(add_seven, settings);
   };
-  std::vector<std::unique_ptr<KernelLauncher>> launchers;
-  launchers.push_back(of_priority(0));
-  launchers.push_back(of_priority(1));
-  launchers.push_back(of(R"(
+  struct Turn {
+    std::unique_ptr<KernelLauncher> launcher;
+    std::atomic<unsigned> frames{0};
+    std::future<void> done;
+  };
+  std::array<Turn, 3> turns;
+  turns[0].launcher = of_priority(0);
+  turns[1].launcher = of_priority(1);
+  turns[2].launcher = of(R"(
 // gpumap: output unchanged
 extern "C" __global__ void fill(gpumap_frame) {
   for (const long long end = clock64() + 200000; clock64() < end;) {}
 }
-)"));
-  std::vector<std::future<void>> done;
-  std::array<std::atomic<unsigned>, 3> frames{};
+)");
   const auto in = bar_with(random(1'000'000, 1));
-  for (std::size_t i = 0; i < launchers.size(); ++i) {
-    begin(*launchers[i]);
-    done.push_back(std::async(std::launch::async, [&launcher = *launchers[i], &frames = frames[i], &in] {
-      while (frames < 500 && launcher.launch(input(*in), {}).outcome == FrameOutput::Outcome::given) ++frames;
-      launcher.drain();
-    }));
+  for (Turn& turn : turns) {
+    begin(*turn.launcher);
+    turn.done = std::async(std::launch::async, [&turn, &in] {
+      for (auto& frames = turn.frames; frames < 500; ++frames) {
+        if (turn.launcher->launch(input(*in), {}).outcome != FrameOutput::Outcome::given) break;
+      }
+      turn.launcher->drain();
+    });
   }
   // Other programs may have the GPU for a while, but none of the three stands.
-  for (std::size_t i = 0; i < launchers.size(); ++i) {
+  for (Turn& turn : turns) {
     unsigned before = 0;
     do {
-      before = frames[i];
-    } while (done[i].wait_for(60s) != std::future_status::ready && frames[i] != before);
-    EXPECT_EQ(done[i].wait_for(0s), std::future_status::ready) << i;
+      before = turn.frames;
+    } while (turn.done.wait_for(60s) != std::future_status::ready && turn.frames != before);
+    EXPECT_EQ(turn.done.wait_for(0s), std::future_status::ready) << &turn - turns.data();
   }
-  for (auto& launcher : launchers) launcher->cancel(true);
-  for (auto& one : done) one.get();
-  for (const auto& count : frames) EXPECT_EQ(count, 500U);
+  for (Turn& turn : turns) turn.launcher->cancel(true);
+  for (Turn& turn : turns) {
+    turn.done.get();
+    EXPECT_EQ(turn.frames, 500U);
+  }
 }
 
 // What cannot stay is refused, or launched where the mode leaves that open: with the reason.
