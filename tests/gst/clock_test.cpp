@@ -256,34 +256,48 @@ TEST(TwoPipelines, ALateConsumerIsFilledWithNoFrames) {
   EXPECT_GE(received, 4U);
 }
 
+/// A consumer whose time begins 400 ms after its producer's, so that ten of fifteen frames were due before.
+class LateConsumer {
+ public:
+  LateConsumer(const std::string& caps, const std::string& behind)
+      : in_("appsrc name=in format=time caps=" + caps + " ! gpumapsink name=sink slots=20 channel=" + channel_),
+        out_("gpumapsrc channel=" + channel_ + " ! " + behind) {
+    GstClock* const clock = time_.clock(1'000 * GST_SECOND);
+    for (Pipeline* one : {&in_, &out_}) use(*one, clock);
+  }
+  [[nodiscard]] GstElement* element(const char* name) { return out_.element(name); }
+  void run() {
+    ASSERT_NE(in_.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+    push_some(0, 5);
+    ASSERT_TRUE(in_.reach(GST_STATE_PLAYING));
+    time_.pass(400ms);
+    ASSERT_NE(out_.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+    push_some(5, 15);
+    ASSERT_EQ(gst_app_src_end_of_stream(in_.appsrc()), GST_FLOW_OK);
+    ASSERT_EQ(out_.wait(), "eos");
+  }
+
+ private:
+  void push_some(std::uint64_t from, std::uint64_t until) {
+    for (std::uint64_t n = from; n < until; ++n) {
+      EXPECT_TRUE(push(in_.appsrc(), new_buffer(random_data(64, n), n * 40 * GST_MSECOND)));
+    }
+  }
+
+  const std::string channel_ = new_channel();
+  SimulatedTime time_;
+  Pipeline in_, out_;
+};
+constexpr const char* pictures = "video/x-raw,format=GRAY8,width=8,height=8,framerate=25/1";
+constexpr const char* samples = "audio/x-raw,format=U8,rate=1600,channels=1,layout=interleaved";
+
 // Frames that were due before the consumer's time began are due as it begins: GStreamer's mixers take no running time
 // below 0.
 TEST(TwoPipelines, NoFrameIsDueBeforeTheTimeBegins) {
-  const std::string channel = new_channel();
-  SimulatedTime time;
-  GstClock* const clock = time.clock(1'000 * GST_SECOND);
   Due received;
-  Pipeline in(
-      "appsrc name=in format=time caps=video/x-raw,format=GRAY8,width=8,height=8,framerate=25/1 ! "
-      "gpumapsink name=sink slots=20 channel=" +
-      channel);
-  Pipeline out("gpumapsrc channel=" + channel + " ! compositor ! fakesink name=out sync=false");
-  for (Pipeline* one : {&in, &out}) use(*one, clock);
-  ASSERT_NE(in.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
-  constexpr std::uint64_t frames = 15;
-  const auto push_some = [&](std::uint64_t from, std::uint64_t until) {
-    for (std::uint64_t n = from; n < until; ++n) {
-      EXPECT_TRUE(push(in.appsrc(), new_buffer(random_data(64, n), n * 40 * GST_MSECOND)));
-    }
-  };
-  push_some(0, 5);
-  ASSERT_TRUE(in.reach(GST_STATE_PLAYING));
-  time.pass(400ms);
-  received.watch(out.element("out"), "sink");
-  ASSERT_NE(out.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
-  push_some(5, frames);
-  ASSERT_EQ(gst_app_src_end_of_stream(in.appsrc()), GST_FLOW_OK);
-  ASSERT_EQ(out.wait(), "eos");
+  LateConsumer consumer(pictures, "compositor ! fakesink name=out sync=false");
+  received.watch(consumer.element("out"), "sink");
+  consumer.run();
   EXPECT_GE(received.count(), 2U);
 }
 
@@ -312,37 +326,16 @@ struct Segments {
 
 // videorate fills a segment up to its end, and encoders of audio begin anew at each.
 TEST(TwoPipelines, ASegmentForAPictureEndsWithItAndSamplesGetNone) {
-  for (const bool pictures : {true, false}) {
-    SCOPED_TRACE(pictures);
-    const std::string channel = new_channel();
-    SimulatedTime time;
-    GstClock* const clock = time.clock(1'000 * GST_SECOND);
-    Segments segments;
-    Pipeline in(std::string("appsrc name=in format=time caps=") +
-                (pictures ? "video/x-raw,format=GRAY8,width=8,height=8,framerate=25/1"
-                          : "audio/x-raw,format=U8,rate=1600,channels=1,layout=interleaved") +
-                " ! gpumapsink name=sink slots=20 channel=" + channel);
-    Pipeline out("gpumapsrc channel=" + channel + " ! fakesink name=out sync=false");
-    for (Pipeline* one : {&in, &out}) use(*one, clock);
-    ASSERT_NE(in.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
-    const auto push_some = [&](std::uint64_t from, std::uint64_t until) {
-      for (std::uint64_t n = from; n < until; ++n) {
-        EXPECT_TRUE(push(in.appsrc(), new_buffer(random_data(64, n), n * 40 * GST_MSECOND)));
-      }
-    };
-    push_some(0, 5);
-    ASSERT_TRUE(in.reach(GST_STATE_PLAYING));
-    time.pass(400ms);
-    segments.watch(out.element("out"));
-    ASSERT_NE(out.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
-    push_some(5, 15);
-    ASSERT_EQ(gst_app_src_end_of_stream(in.appsrc()), GST_FLOW_OK);
-    ASSERT_EQ(out.wait(), "eos");
-    EXPECT_EQ(segments.of_one_frame > 1, pictures) << segments.of_one_frame;
-    if (!pictures) {
-      EXPECT_LE(segments.all, 3) << "one, and one for each move of the running time";
-    }
-  }
+  Segments of_pictures, of_samples;
+  LateConsumer sees(pictures, "fakesink name=out sync=false");
+  of_pictures.watch(sees.element("out"));
+  sees.run();
+  EXPECT_GT(of_pictures.of_one_frame, 1);
+  LateConsumer hears(samples, "fakesink name=out sync=false");
+  of_samples.watch(hears.element("out"));
+  hears.run();
+  EXPECT_EQ(of_samples.of_one_frame, 0);
+  EXPECT_LE(of_samples.all, 3) << "one, and one for each move of the running time";
 }
 
 // "Late at 10 s" is said in the running time of the element that hears it: else an upstream that skips what is late
