@@ -112,8 +112,10 @@ TEST_F(LinkUpstream, AFlushIsOverAsSoonAsItsEndIsThere) {
   Pipeline consumer("gpumapsrc " + socket() + " ! fakesink sync=false");
   Watch watch;
   start(consumer);
+  // The shortest of some: others use this machine, too. With such a wait all are longer.
+  const Deadline end = Clock::now() + patience;
   Time shortest = patience;
-  for (int i = 0; i < 20; ++i) {
+  for (int i = 0; shortest >= 10ms && Clock::now() < end; ++i) {
     const auto begin = std::chrono::steady_clock::now();
     ASSERT_TRUE(eventually([&] { return seek(consumer, i * GST_SECOND); }));
     shortest = std::min(shortest, std::chrono::duration_cast<Time>(std::chrono::steady_clock::now() - begin));
