@@ -241,11 +241,8 @@ void LocalRing::set_layout(const gpumap_layout* layout) {
 void LocalRing::end() {
   const std::lock_guard lock(mutex_);
   if (std::exchange(ended_, true)) return;
-  if (server_) {
-    server_->send(end_message(), key_of(Kept::end));
-  } else {
-    ring_->close_producer();
-  }
+  if (server_) server_->send(end_message(), key_of(Kept::end));
+  ring_->close_producer();
 }
 
 void LocalRing::drop_queued() {
@@ -304,6 +301,7 @@ void LocalRing::end_serving() noexcept {
     ended_ = true;
     last.swap(server_);
   }
+  ring_->close_producer();  // who waits for a slot has the server, too
   // Its destructor waits for clients: not under the lock.
 }
 

@@ -241,6 +241,32 @@ TEST_F(CLink, WaitsEndByStopAndByClose) {
   EXPECT_OK(gpumap_ring_close(ring));
 }
 
+// The slots are with a client that gives none back.
+TEST_F(CLink, AWaitForASlotEndsWithTheStreamAndWithTheServer) {
+  for (const bool closes : {false, true}) {
+    gpumap_ring ring = this->ring(100, 3);
+    auto options = GPUMAP_INIT(gpumap_serve_options);
+    options.reserve = 1;
+    options.linger_ns = 1;
+    gpumap_server server = serve(ring, options);
+    gpumap_ring far = connect();
+    ASSERT_OK(gpumap_server_wait_for_client(server, long_ns));
+    for (int frame = 0; frame < 3; ++frame) send(ring, random_frame(100, 1));
+    gpumap_slot kept = take(far);
+    std::thread waiting([&] {
+      gpumap_slot more = nullptr;
+      expect_error(gpumap_ring_acquire(ring, GPUMAP_WHEN_FULL_WAIT, long_ns, &more), GPUMAP_ERROR_CLOSED, "ended");
+    });
+    std::this_thread::sleep_for(50ms);
+    EXPECT_OK(closes ? gpumap_server_close(server) : gpumap_ring_end(ring));
+    waiting.join();
+    EXPECT_OK(gpumap_slot_release(kept, nullptr));
+    EXPECT_OK(gpumap_ring_close(far));
+    EXPECT_OK(gpumap_server_close(closes ? nullptr : server));
+    EXPECT_OK(gpumap_ring_close(ring));
+  }
+}
+
 // A thread that waits for a frame without a limit keeps no other from dropping what is queued, and gets the next one.
 TEST_F(CLink, DropsBesideAThreadThatWaits) {
   gpumap_ring ring = this->ring(100, 4);
