@@ -142,8 +142,8 @@ class KernelBlock final : public Keeper {
 
 }  // namespace
 
-void outlast(std::shared_ptr<Mapping> mapping, const std::vector<Fence>& users) noexcept {
-  const Deadline end = Clock::now() + patience_at_end;
+void outlast(std::shared_ptr<Mapping> mapping, const std::vector<Fence>& users, Deadline end) noexcept {
+  if (end == no_deadline) end = Clock::now() + patience_at_end;
   const std::atomic<bool> never{false};
   for (const Fence& user : users) {
     try {
@@ -155,6 +155,7 @@ void outlast(std::shared_ptr<Mapping> mapping, const std::vector<Fence>& users) 
                  mapping->bytes());
     for (const Fence& one : users) one.give_up({});
     try {
+      for (const Fence& one : users) keep_for_good(one.timeline());  // without it nobody knows that the work still runs
       keep_for_good(mapping);
     } catch (const std::exception&) {
       static_cast<void>(new std::shared_ptr<Mapping>(std::move(mapping)));  // for good, too
@@ -297,7 +298,8 @@ class Blocks {
   Blocks(std::shared_ptr<Device> device, const MappingOptions& allocation, std::size_t stride, std::size_t most)
       : device_(std::move(device)), allocation_(allocation), stride_(stride), most_(most) {}
   ~Blocks() {
-    for (Used& used : used_) outlast(std::move(used.block.mapping), used.users);
+    const Deadline end = Clock::now() + patience_at_end;
+    for (Used& used : used_) outlast(std::move(used.block.mapping), used.users, end);
   }
   Blocks(const Blocks&) = delete;
   Blocks& operator=(const Blocks&) = delete;

@@ -102,8 +102,8 @@ class MemoryObject final : public Object {
   std::vector<Fence> users_;
 };
 
-/// Waits for `users`, 5 s in all, and then keeps `mapping` for good.
-void outlast(std::shared_ptr<Mapping> mapping, const std::vector<Fence>& users) noexcept;
+/// Waits for `users` until `end`, 5 s where none is said, and then keeps `mapping` for good.
+void outlast(std::shared_ptr<Mapping> mapping, const std::vector<Fence>& users, Deadline end = no_deadline) noexcept;
 
 /// Memory that a kernel's pool lent.
 [[nodiscard]] std::unique_ptr<Keeper> keep(LentBlock block);

@@ -334,6 +334,26 @@ TEST_F(CMemory, PoolsLendBlocksSideBySide) {
   for (gpumap_memory block : blocks) EXPECT_OK(gpumap_memory_free(block));
 }
 
+// All of them together are waited for as long as one.
+TEST_F(CMemory, APoolWhoseBlocksAreUsedForEverEnds) {
+  alignas(8) static std::uint64_t never = 0;
+  auto options = GPUMAP_INIT(gpumap_pool_options);
+  options.block_bytes = 64;
+  options.max_blocks = 9;
+  gpumap_pool pool = nullptr;
+  ASSERT_OK(gpumap_pool_create(device_, &options, &pool));
+  const gpumap_fence user = gpumap_counter_fence(&never, 1);
+  for (std::uint32_t number = 0; number < options.max_blocks; ++number) {
+    gpumap_memory block = nullptr;
+    ASSERT_OK(gpumap_pool_take(pool, &block));
+    ASSERT_OK(gpumap_memory_used_by(block, &user));
+    ASSERT_OK(gpumap_memory_free(block));
+  }
+  const auto began = std::chrono::steady_clock::now();
+  EXPECT_OK(gpumap_pool_close(pool));
+  EXPECT_LT(std::chrono::steady_clock::now() - began, 40s) << "5 s for each";
+}
+
 TEST_F(CMemory, ManyThreadsShareAPool) {
   auto options = GPUMAP_INIT(gpumap_pool_options);
   options.block_bytes = 64;
