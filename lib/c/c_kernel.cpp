@@ -189,6 +189,40 @@ class TimeLimit {
   std::thread thread_;  ///< from the first limit on
 };
 
+/// The turns of the calls on one kernel, one at a time. Thread safety: any thread.
+class Turns {
+ public:
+  /// Its turn, where it comes before `deadline`.
+  class Turn {
+   public:
+    explicit Turn(Turns& of, Deadline deadline = no_deadline) : of_(of) {
+      std::unique_lock lock(of_.mutex_);
+      has_it_ = of_.ended_.wait_until(lock, deadline, [this] { return !of_.taken_; });
+      if (has_it_) of_.taken_ = true;
+    }
+    ~Turn() {
+      if (!has_it_) return;
+      {
+        const std::lock_guard lock(of_.mutex_);
+        of_.taken_ = false;
+      }
+      of_.ended_.notify_one();
+    }
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
+    explicit operator bool() const noexcept { return has_it_; }
+
+   private:
+    Turns& of_;
+    bool has_it_ = false;
+  };
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable ended_;
+  bool taken_ = false;
+};
+
 class KernelObject final : public Object {
  public:
   static constexpr const char* name = "kernel";
@@ -200,14 +234,14 @@ class KernelObject final : public Object {
   [[nodiscard]] gpumap_status run(const Input& input, const gpumap_run_options& options,
                                   std::unique_ptr<Object>& output);
   void set_params(const std::string& params) {
-    const std::lock_guard lock(mutex_);
+    const Turns::Turn turn(turns_);
     launcher_.set_params(params);
   }
   [[nodiscard]] gpumap_kernel_info info() const {
     gpumap_kernel_info made{};
     put_text(made.name, launcher_.name());
     made.backend = number_of(launcher_.backend());
-    const std::lock_guard lock(mutex_);
+    const Turns::Turn turn(turns_);
     made.result_words = launcher_.has_result() ? launcher_.declaration().result_words : 0;
     made.frames = launcher_.frames();
     return made;
@@ -220,7 +254,7 @@ class KernelObject final : public Object {
   void set_stream(const gpumap_layout& in, const gpumap_layout& out);
   [[nodiscard]] gpumap_layout declared_output(const gpumap_layout& in) const;
 
-  mutable std::mutex mutex_;  ///< of the launcher, and what follows
+  mutable Turns turns_;  ///< at the launcher, and what follows
   KernelLauncher launcher_;
   TimeLimit limit_{launcher_};
   std::optional<std::pair<gpumap_layout, gpumap_layout>> stream_;
@@ -273,7 +307,8 @@ gpumap_status KernelObject::run(const Input& input, const gpumap_run_options& op
   gpumap_layout out = options_of(options.out, "the gpumap_layout of the output");
   check_layout(in, input.bytes);
   if (options.out != nullptr) check_layout(out, is_picture(out.format) ? out.bytes : input.bytes);
-  const std::lock_guard lock(mutex_);
+  const Turns::Turn turn(turns_, deadline);
+  if (!turn) return GPUMAP_TIMEOUT;
   const auto without_limit = [](TimeLimit* limit) { limit->stop(); };
   const std::unique_ptr<TimeLimit, decltype(without_limit)> limited(&limit_);
   limit_.start(deadline);  // of reload(), too, which waits for what was launched before
@@ -314,27 +349,34 @@ gpumap_status KernelObject::run(const Input& input, const gpumap_run_options& op
 }
 
 gpumap_status KernelObject::result(std::uint64_t* words, std::uint32_t count, std::int64_t timeout_ns) {
-  const std::lock_guard lock(mutex_);
-  const std::uint32_t has = launcher_.has_result() ? launcher_.declaration().result_words : 0;
-  if (has == 0 || count < has) {
-    throw Error(ErrorCode::invalid, fmt::format("kernel {} tells {} result words, and there is room for {}: give room "
-                                                "for as many as gpumap_kernel_info says",
-                                                launcher_.name(), has, count));
-  }
-  if (!launcher_.has_next_result()) {
-    throw Error(ErrorCode::invalid,
-                fmt::format("kernel {}: each result was asked for: run it first", launcher_.name()));
-  }
   const Deadline deadline = deadline_of(timeout_ns);
-  std::optional<ResultBlocks::Words> told = launcher_.next_result();
-  if (!told) {
+  for (bool has_ended = false;; has_ended = true) {
+    Fence last;
+    {
+      const Turns::Turn turn(turns_, deadline);
+      if (!turn) return GPUMAP_TIMEOUT;
+      const std::uint32_t has = launcher_.has_result() ? launcher_.declaration().result_words : 0;
+      if (has == 0 || count < has) {
+        throw Error(ErrorCode::invalid,
+                    fmt::format("kernel {} tells {} result words, and there is room for {}: give room "
+                                "for as many as gpumap_kernel_info says",
+                                launcher_.name(), has, count));
+      }
+      if (!launcher_.has_next_result()) {
+        throw Error(ErrorCode::invalid,
+                    fmt::format("kernel {}: each result was asked for: run it first", launcher_.name()));
+      }
+      if (const std::optional<ResultBlocks::Words> told = launcher_.next_result()) {
+        std::copy_n(told->begin(), std::min<std::size_t>(told->size(), count), words);
+        return GPUMAP_OK;
+      }
+      if (has_ended) return GPUMAP_TIMEOUT;
+      last = launcher_.last_launched();
+    }
+    // Others have their turns meanwhile.
     const std::atomic<bool> never{false};
-    if (launcher_.last_launched().wait(never, deadline) != WaitResult::ready) return GPUMAP_TIMEOUT;
-    told = launcher_.next_result();
+    if (last.wait(never, deadline) != WaitResult::ready) return GPUMAP_TIMEOUT;
   }
-  if (!told) return GPUMAP_TIMEOUT;
-  std::copy_n(told->begin(), std::min<std::size_t>(told->size(), count), words);
-  return GPUMAP_OK;
 }
 
 KernelSettings settings_of(const gpumap_kernel_options& options, const Device& device) {

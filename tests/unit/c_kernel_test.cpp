@@ -400,11 +400,30 @@ TEST_F(CKernel, AnswersInTimeWhereTheKernelDoesNotEnd) {
     EXPECT_EQ(gpumap_kernel_run(kernel, &run, &output), GPUMAP_TIMEOUT) << to_host;
     EXPECT_EQ(output, nullptr);
   }
+  // Nor does anybody wait longer than he will for those who do.
+  std::vector<std::uint64_t> told(32);
+  const auto result = [&](std::int64_t timeout_ns) {
+    return gpumap_kernel_result(kernel, told.data(), static_cast<std::uint32_t>(told.size()), timeout_ns);
+  };
+  std::thread patient([&] { EXPECT_OK(result(long_ns)); });
+  std::thread other([&] {
+    auto long_run = run;
+    gpumap_memory made = nullptr;
+    long_run.timeout_ns = long_ns;
+    EXPECT_OK(gpumap_kernel_run(kernel, &long_run, &made));
+    EXPECT_OK(gpumap_memory_free(made));
+  });
+  std::this_thread::sleep_for(50ms);
+  for (int turn = 0; turn < 3; ++turn) {
+    EXPECT_EQ(gpumap_kernel_run(kernel, &run, &output), GPUMAP_TIMEOUT);
+    EXPECT_EQ(result(10'000'000), GPUMAP_TIMEOUT);
+  }
   static_cast<unsigned char*>(gpumap_memory_host(input))[0] = 1;
   EXPECT_OK(gpumap_memory_flush(input, 0, 1));
+  patient.join();
+  other.join();
   run.timeout_ns = long_ns;
   ASSERT_OK(gpumap_kernel_run(kernel, &run, &output));
-  std::vector<std::uint64_t> told(32);
   EXPECT_OK(gpumap_kernel_result(kernel, told.data(), static_cast<std::uint32_t>(told.size()), long_ns));
   EXPECT_EQ(told[0], 3U);
   EXPECT_OK(gpumap_memory_free(output));

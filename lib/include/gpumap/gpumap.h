@@ -521,10 +521,11 @@ GPUMAP_C_API gpumap_status gpumap_kernel_get_info(gpumap_kernel kernel, gpumap_k
 /* For the frames from here on. INVALID, and they stay as they were. With the built-in `convert` a crop is to lie within
  * the last frame, too: for one that needs larger frames open another kernel. */
 GPUMAP_C_API gpumap_status gpumap_kernel_set_params(gpumap_kernel kernel, const char* params);
-/* Launches on one frame; calls on one kernel go one after the other. `output` is memory with what the kernel wrote:
- * gpumap_memory_wait() or gpumap_memory_read() before it is used, gpumap_memory_free() after that. Null: the kernel
- * gives nothing of this frame, or leaves it unchanged. TIMEOUT: the frame is lost, and what was launched runs on. A
- * `params`, layout or size that the kernel does not take: INVALID. A kernel that faults: DEVICE_LOST, here or later. */
+/* Launches on one frame; calls on one kernel go one after the other, within the call's timeout. `output` is memory with
+ * what the kernel wrote: gpumap_memory_wait() or gpumap_memory_read() before it is used, gpumap_memory_free() after
+ * that. Null: the kernel gives nothing of this frame, or leaves it unchanged. TIMEOUT: the frame is lost, and what was
+ * launched runs on. A `params`, layout or size that the kernel does not take: INVALID. A kernel that faults:
+ * DEVICE_LOST, here or later. */
 GPUMAP_C_API gpumap_status gpumap_kernel_run(gpumap_kernel kernel, const gpumap_run_options* options,
                                              gpumap_memory* output);
 /* The result words of the oldest launch whose result was not asked for; of those that have ended the last 1024 are
