@@ -87,8 +87,9 @@ Reply say_hello(const LinkConsumerOptions& options, const link::Hello& hello) {
   UniqueFd socket = link::connect_to(options.path);
   if (!socket) {
     const int cause = errno;
-    // EAGAIN: the server's queue is full.
-    if (cause != EAGAIN && code_of_errno(cause) == ErrorCode::no_resources) no_room(options.path, std::strerror(cause));
+    reply.is_silent = cause == EAGAIN;  // the server's queue is full: it takes nobody in
+    if (!reply.is_silent && code_of_errno(cause) == ErrorCode::no_resources)
+      no_room(options.path, std::strerror(cause));
     reply.trouble = std::strerror(cause);
     return reply;
   }

@@ -354,6 +354,19 @@ TEST(LinkLimits, AServerThatDoesNotAnswerCanBeLeft) {
   }));
 }
 
+// Who waits for a server fills its queue in the end.
+TEST(LinkLimits, AServerThatTakesNobodyInIsThere) {
+  const TemporaryFolder folder;
+  LinkConsumerOptions options;
+  options.path = folder.path() / "link";
+  const link::Listener silent(options.path, 0600);
+  std::vector<UniqueFd> waiting;
+  do waiting.push_back(link::connect_to(options.path));
+  while (waiting.back());
+  const std::string text = error_text([&] { (void)LinkConsumer::connect(options); }, ErrorCode::busy);
+  EXPECT_NE(text.find("does not answer"), std::string::npos) << text;
+}
+
 /// Between the tries of a client that is let go each time. Empty where a busy machine was so late with that, 2 s, that
 /// it tried again by itself.
 std::vector<std::chrono::nanoseconds> pauses_of_a_client() {
