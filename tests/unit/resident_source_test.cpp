@@ -106,6 +106,15 @@ TEST(ResidentSource, RefusesWhatTheGpuWouldNotComeBackFrom) {
            "#define JOIN(a, b) a##b\n" + one + "if (x) return; JOIN(__sync, threads)(); }",
            "#define JOIN(a, b) a##b\n" + one + "if (x) JOIN(ret, urn); JOIN(__sync, threads)(); }",
            one + "if (x == '\"') return; s = \"//\"; __syncthreads(); }",
+           "__device__ int sum(int x) { if (x) return 1; __syncthreads(); return 2; }",
+           "__device__ auto sum(int x) -> int { if (x) { return 1; } __syncthreads(); return 2; }",
+           "template <class T> __device__ T sum(T x) { if (x) return x; return __shfl_xor_sync(~0u, x, 1); }",
+           "namespace mine { struct Sum { __device__ int of(int x) const { if (x) return 1; __syncwarp(); } }; }",
+           "__device__ int sum(int x) { for (;;) { __syncthreads(); if (x) return 1; } }",
+           "__device__ int sum() { __syncthreads(); return 2; }\n"
+           "__device__ int two(int x) { if (x) return 1; return sum(); }",
+           "__device__ int sum(int x) { return each([&](int i) { if (i) return 1; __syncwarp(); return 2; }); }",
+           one + "auto f = [](int x) { if (x) return 1; __syncthreads(); return 2; }; }",
        }) {
     EXPECT_THAT(refusal(cuda(both)), HasSubstr("threads end early")) << both;
   }
@@ -125,6 +134,11 @@ TEST(ResidentSource, RefusesWhatTheGpuWouldNotComeBackFrom) {
            "#define NAMED(x) table_##x\n" + one + "__syncthreads(); NAMED(one) = 1; }",
            "#define NAMED(x) x##_of_two\n" + one + "if (x) return; NAMED(one) = 1; }",
            "#define LOG(text, ...) printf(text, ##__VA_ARGS__)\n" + one + "__syncthreads(); LOG(\"%d\", 1); }",
+           "__device__ int two(int x) { if (x) return 1; return 2; }\n"
+           "__device__ int sum(int x) { __syncthreads(); if (x) return 1; return two(x); }",
+           "__device__ int sum(int x) { const auto two = [](int y) { return y; }; __syncthreads(); return two(x); }",
+           "__device__ int sum(int x) { for (int i = 0; i < 5; ++i) { x += __shfl_down_sync(~0u, x, 1); } return x; }",
+           "struct __align__(16) Two { __device__ int of() { return 1; } __device__ void wait_for_all() { sync(); } };",
            "#define TEXT(x) #x\n" + one + "__syncthreads(); printf(TEXT(x)); }",
        }) {
     EXPECT_EQ(refusal(cuda(fine)), "") << fine;

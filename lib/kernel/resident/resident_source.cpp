@@ -60,7 +60,8 @@ constexpr bool is_of_name(char c) noexcept {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
 }
 
-/// A name, a keyword or a number of a source, one of ( ) { } ; : # ## <<<, or what is between the quotes of a string
+/// A name, a keyword or a number of a source, one of ( ) { } [ ] ; : # ## <<<, or what is between the quotes of a
+/// string
 struct Word {
   std::string_view text;
   bool quoted = false;
@@ -141,7 +142,7 @@ class Words {
       }
       if (c == '\n') directive_ = false;
       if (comes("<<<")) words_.push_back({code_.substr(at_, 3), false, directive_});
-      if (std::string_view("(){};:#").find(c) != std::string_view::npos) {
+      if (std::string_view("(){}[];:#").find(c) != std::string_view::npos) {
         words_.push_back({code_.substr(at_, 1), false, directive_});
       }
       begins_line_ = c == '\n' || (begins_line_ && (c == ' ' || c == '\t' || c == '\r'));
@@ -277,6 +278,82 @@ struct EarlyEnd {
   std::string wait;  ///< "__syncthreads"; empty: none
 };
 
+/// The blocks around a place of a source, to know in which functions some threads come back with a value while others
+/// wait behind that.
+class Blocks {
+ public:
+  /// The next word. True: what it waits for may have left its function.
+  [[nodiscard]] bool see(const std::vector<Word>& words, std::size_t at) {
+    const std::string_view text = words[at].text;
+    if (text == "(") ++parentheses_;
+    if (text == ")") --parentheses_;
+    if (text == "{") {
+      Block block = begun(words, at);
+      block.parentheses = std::exchange(parentheses_, 0);
+      blocks_.push_back(std::move(block));
+    } else if (text == "}" && !blocks_.empty()) {
+      parentheses_ = blocks_.back().parentheses;
+      if (blocks_.back().waits) waiting_.insert(blocks_.back().name);
+      blocks_.pop_back();
+    }
+    if (text == "return") returns_ = true;
+    const bool ends = text == "{" || text == "}" || (text == ";" && parentheses_ == 0);
+    if (ends) statement_ = at + 1;
+    // What stands in the statement itself comes before it returns.
+    const bool again = ends && std::exchange(returns_, false) && leave();
+    return again || ((is_wait(text) || waiting_.contains(text)) && wait());
+  }
+
+ private:
+  struct Block {
+    bool is_function = false, is_loop = false;
+    bool waits = false, returns = false;  ///< somewhere in it
+    std::string_view name;
+    int parentheses = 0;  ///< around it
+  };
+
+  /// The one that word `at` begins.
+  [[nodiscard]] Block begun(const std::vector<Word>& words, std::size_t at) const {
+    Block made;
+    const auto inside = [this] { return std::ranges::any_of(blocks_, &Block::is_function); };
+    for (std::size_t i = statement_; i < at; ++i) {
+      const std::string_view text = words[i].text, next = words[i + 1].text;
+      if (words[i].quoted || words[i].directive) continue;
+      made.is_loop = made.is_loop || text == "for" || text == "while" || text == "do";
+      if (text == "]" && (next == "(" || next == "{")) made.is_function = true;  // a lambda
+      if (next != "(" || !made.name.empty() || !is_of_name(text[0]) || text.starts_with("__")) continue;
+      made.name = text;
+    }
+    constexpr std::array<std::string_view, 5> types{"struct", "class", "union", "enum", "namespace"};
+    const bool is_type =
+        statement_ < at && std::ranges::find(types, words[statement_].text) != types.end() && words[at - 1].text != ")";
+    if (!inside() && !made.name.empty() && !is_type) made.is_function = true;
+    if (!made.is_function) made.name = {};
+    return made;
+  }
+  /// True: in a loop in which others wait.
+  [[nodiscard]] bool leave() {
+    bool is_waited_for = false;
+    for (auto block = blocks_.rbegin(); block != blocks_.rend(); ++block) {
+      is_waited_for = is_waited_for || (block->is_loop && block->waits);
+      block->returns = true;
+      if (block->is_function) break;
+    }
+    return is_waited_for;
+  }
+  /// True: behind a return.
+  [[nodiscard]] bool wait() {
+    for (Block& block : blocks_) block.waits = true;
+    return std::ranges::any_of(blocks_, [](const Block& block) { return block.is_function && block.returns; });
+  }
+
+  std::vector<Block> blocks_;           ///< outermost first
+  std::set<std::string_view> waiting_;  ///< functions that wait
+  std::size_t statement_ = 0;           ///< its first word
+  int parentheses_ = 0;
+  bool returns_ = false;  ///< the statement
+};
+
 /// Headers of CUDA's by which no thread waits or ends.
 constexpr std::array<std::string_view, 10> plain_headers{
     "cuda_fp16.h",      "cuda_bf16.h", "cuda_fp8.h", "cuda_runtime.h", "vector_types.h",
@@ -313,6 +390,7 @@ class Search {
     const std::vector<Word>& words = read.all();
     std::size_t kernel_ends = 0;
     std::size_t macro = 0;  // the `define` of a line that pastes
+    Blocks blocks;
     for (std::size_t i = 0; i < words.size(); ++i) {
       const auto& [text, quoted, directive] = words[i];
       if (quoted) continue;
@@ -328,6 +406,7 @@ class Search {
       const bool returns = text == "return" && (next == ";" || directive || by_macro_ || i < kernel_ends);
       if ((returns || text == "goto") && found_.by.empty()) found_.by = text;
       if (is_wait(text) && found_.wait.empty()) found_.wait = text;
+      if (!directive && blocks.see(words, i) && found_.by.empty()) found_.by = "return";
       if (is_asm(text)) read_asm(asm_text(words, i));
       if (directive && (text == "include" || text == "include_next" || text == "import")) {
         include(text, read.behind(words[i]), folder);
