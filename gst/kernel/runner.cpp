@@ -612,7 +612,8 @@ void KernelRunner::set_times_of_shortened(GstBuffer* out, std::size_t given) con
 /// What the clock's thread looks at; it may do so once more when the watchdog is gone.
 struct Watchdog::Watched {
   void look() {
-    std::string endless;
+    std::string kernel;
+    auto ahead = WorkAhead::none;
     GstElement* teller = nullptr;
     {
       const std::lock_guard lock(mutex);
@@ -630,32 +631,34 @@ struct Watchdog::Watched {
       const auto& timeline = launched.timeline();
       const std::uint64_t reached = timeline ? timeline->completed() : 0;
       if (std::exchange(ended, reached) != reached) since = now;
-      if (timeline && told == 0 && timeline->is_behind_others(launched.value())) since = now;
+      if (timeline) ahead = timeline->ahead_of(launched.value());
+      if (ahead == WorkAhead::awaited) since = now;
       if (now - since < timeout_ms * GST_MSECOND) return;
-      endless = runner->name();
-      told_of_this = true;
-      ++told;
+      kernel = runner->name();
+      if (timeline) timeline->set_endless(launched.value());
       runner->cancel(true);
       // Now: it ends with its element, which waits for it, and not in this thread.
       runner.reset();
       teller = GST_ELEMENT_CAST(gst_object_ref(element));
     }
     // Without the lock: who hears of it may stop the element at once.
-    post_error(
-        teller,
-        FiguredError(Error(ErrorCode::device_lost,
-                           fmt::format("kernel {} has not ended for {} ms: does it loop for ever? Where it only takes "
-                                       "long, raise timeout",
-                                       endless, timeout_ms)),
-                     {{"kernel", endless}, {"timeout-ms", timeout_ms}}));
+    const std::string told =
+        ahead == WorkAhead::endless
+            ? fmt::format(
+                  "kernel {} has not ended for {} ms: it waits for another kernel on its GPU that does not end, "
+                  "as was told before: mend that one, and start the process again",
+                  kernel, timeout_ms)
+            : fmt::format(
+                  "kernel {} has not ended for {} ms: does it loop for ever? Where it only takes long, raise "
+                  "timeout",
+                  kernel, timeout_ms);
+    post_error(teller,
+               FiguredError(Error(ErrorCode::device_lost, told), {{"kernel", kernel}, {"timeout-ms", timeout_ms}}));
     gst_object_unref(teller);
   }
 
   Watched() = default;
-  ~Watched() {
-    if (told_of_this) --told;
-    gst_object_unref(clock);
-  }
+  ~Watched() { gst_object_unref(clock); }
   Watched(const Watched&) = delete;
   Watched& operator=(const Watched&) = delete;
 
@@ -670,8 +673,6 @@ struct Watchdog::Watched {
   Fence launched;
   std::uint64_t ended = 0;  ///< completed() of the timeline of `launched`
   GstClockTime since = gst_clock_get_time(clock), looked = since;
-  bool told_of_this = false;
-  static inline std::atomic<int> told{0};  ///< kernels that have not ended, whose elements have said so and not stopped
 };
 
 Watchdog::Watchdog(GstElement* element, std::shared_ptr<KernelRunner> runner, std::uint32_t timeout_ms) {

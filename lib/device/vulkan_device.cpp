@@ -442,15 +442,16 @@ void VulkanContext::submit(const vk::SubmitInfo& info, VulkanTimeline& timeline,
   }
 }
 
-bool VulkanContext::is_behind_others(const VulkanTimeline& timeline, std::uint64_t value) const {
+WorkAhead VulkanContext::ahead_of(const VulkanTimeline& timeline, std::uint64_t value) const {
   const std::lock_guard lock(submitted_mutex_);
   for (const Submitted& one : submitted_) {
-    if (one.timeline == &timeline && one.value >= value) return false;
+    if (one.timeline == &timeline && one.value >= value) break;
     if (one.timeline->completed() >= one.value) continue;
     // The first that has not ended is what all others wait for.
-    return one.timeline != &timeline && !one.timeline->is_given_up(one.value);
+    if (one.timeline == &timeline) break;
+    return one.timeline->is_endless(one.value) ? WorkAhead::endless : WorkAhead::awaited;
   }
-  return false;
+  return WorkAhead::none;
 }
 
 void VulkanContext::remove(const VulkanTimeline& timeline) const noexcept {
@@ -527,11 +528,15 @@ VulkanTimeline::VulkanTimeline(std::shared_ptr<GpuDevice> device)
   }
 }
 
-void VulkanTimeline::give_up(const Fence& end, const std::string& work) {
-  std::uint64_t before = given_up_;
+void VulkanTimeline::set_endless(std::uint64_t value) noexcept {
+  std::uint64_t before = endless_;
   // Ends: what is there only grows.
-  while (before < end.value() && !given_up_.compare_exchange_weak(before, end.value())) {
+  while (before < value && !endless_.compare_exchange_weak(before, value)) {
   }
+}
+
+void VulkanTimeline::give_up(const Fence& end, const std::string& work) {
+  set_endless(end.value());
   context_.stuck_work().note(end, work);
 }
 

@@ -90,9 +90,9 @@ class VulkanContext {
   /// The same of work that brings `timeline` to `value`.
   void submit(const vk::SubmitInfo& info, VulkanTimeline& timeline, std::uint64_t value);
 
-  /// As Timeline::is_behind_others(): work takes its turns on the VkQueue, and none is signalled before what was
-  /// submitted before it has ended.
-  [[nodiscard]] bool is_behind_others(const VulkanTimeline& timeline, std::uint64_t value) const;
+  /// As Timeline::ahead_of(): work takes its turns on the VkQueue, and none is signalled before what was submitted
+  /// before it has ended.
+  [[nodiscard]] WorkAhead ahead_of(const VulkanTimeline& timeline, std::uint64_t value) const;
   void remove(const VulkanTimeline& timeline) const noexcept;
 
   /// Destroys `semaphore` once many others have come. Where lavapipe (Mesa 22.3) has signalled what a batch signals,
@@ -148,11 +148,12 @@ class VulkanTimeline final : public Timeline {
   VulkanTimeline& operator=(const VulkanTimeline&) = delete;
 
   [[nodiscard]] std::uint64_t completed() override;
-  [[nodiscard]] bool is_behind_others(std::uint64_t value) override { return context_.is_behind_others(*this, value); }
+  [[nodiscard]] WorkAhead ahead_of(std::uint64_t value) override { return context_.ahead_of(*this, value); }
+  void set_endless(std::uint64_t value) noexcept override;
   void check() override;
   void give_up(const Fence& end, const std::string& work) override;
   /// Nobody waits for `value` any more.
-  [[nodiscard]] bool is_given_up(std::uint64_t value) const noexcept { return value <= given_up_; }
+  [[nodiscard]] bool is_endless(std::uint64_t value) const noexcept { return value <= endless_; }
 
   [[nodiscard]] const VulkanContext& context() const noexcept { return context_; }
   [[nodiscard]] vk::Semaphore semaphore() const noexcept { return *semaphore_; }
@@ -165,7 +166,7 @@ class VulkanTimeline final : public Timeline {
   const VulkanContext& context_;
   vk::raii::Semaphore semaphore_{nullptr};
   std::atomic<std::uint64_t> seen_{0};
-  std::atomic<std::uint64_t> given_up_{0};  ///< up to this value
+  std::atomic<std::uint64_t> endless_{0};  ///< up to this value
 };
 
 }  // namespace gpumap

@@ -250,15 +250,19 @@ TEST_F(Stalled, AKernelBeforeHasATimeOfItsOwn) {
       const auto pass = [clock](int looks) {
         for (int i = 0; i < looks; ++i) ASSERT_TRUE(gst_test_clock_crank(GST_TEST_CLOCK(clock)));
       };
-      const auto expect_error_of = [bus](const Element& element) {
+      const auto expect_error_of = [bus](const Element& element, const char* text) {
         GstMessage* message = gst_bus_pop_filtered(bus, GST_MESSAGE_ERROR);
         ASSERT_NE(message, nullptr);
         EXPECT_EQ(GST_MESSAGE_SRC(message), GST_OBJECT_CAST(element.get()));
+        GError* error = nullptr;
+        gst_message_parse_error(message, &error, nullptr);
+        EXPECT_THAT(error->message, testing::HasSubstr(text));
+        g_error_free(error);
         gst_message_unref(message);
       };
       pass(40);
       if (then == Before::told) {
-        expect_error_of(elements[0]);
+        expect_error_of(elements[0], "does it loop");
       } else {
         EXPECT_EQ(gst_bus_peek(bus), nullptr);
         if (then == Before::given_up) {
@@ -271,7 +275,7 @@ TEST_F(Stalled, AKernelBeforeHasATimeOfItsOwn) {
         EXPECT_EQ(gst_bus_peek(bus), nullptr);
         pass(2);
       }
-      expect_error_of(elements[1]);
+      expect_error_of(elements[1], then == Before::ended ? "does it loop" : "another kernel");
       stall.end(3);
       for (const auto& kernel : kernels) kernel->drain();
       for (const Element& element : elements) gst_element_set_bus(element.get(), nullptr);

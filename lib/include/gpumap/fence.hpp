@@ -19,6 +19,13 @@ inline constexpr Deadline no_deadline = Deadline::max();
 
 enum class WaitResult { ready, timeout, cancelled };
 
+/// Work of others that something on the GPU has to wait for.
+enum class WorkAhead {
+  none,
+  awaited,  ///< somebody waits for it
+  endless,  ///< it was given up, or told of: nobody does any more
+};
+
 class Fence;
 
 /// A counter that a GPU queue raises as its work completes; it only grows.
@@ -33,9 +40,10 @@ class GPUMAP_API Timeline {
   /// The last value reached. Never blocks. Costs a plain load on CUDA (the word lies in page-locked host memory).
   [[nodiscard]] virtual std::uint64_t completed() = 0;
 
-  /// True while `value` has to wait for work of other timelines that has not ended, and that somebody waits for. Never
-  /// blocks.
-  [[nodiscard]] virtual bool is_behind_others(std::uint64_t /*value*/) { return false; }
+  /// The work of other timelines for which `value` has to wait, because it has not ended. Never blocks.
+  [[nodiscard]] virtual WorkAhead ahead_of(std::uint64_t /*value*/) { return WorkAhead::none; }
+  /// Somebody was told that the work up to `value` does not end, so nobody else is to wait for it in silence.
+  virtual void set_endless(std::uint64_t /*value*/) noexcept {}
 
   /// Throws Error(device_lost) when the work behind this timeline can no longer complete. Costs a driver call.
   virtual void check() = 0;
