@@ -332,6 +332,10 @@ GstPadProbeReturn fit(GstBaseTransform* trans, GstPadProbeInfo& info) {
   const auto runner = runner_of(trans);
   if (!runner || gst_pad_is_linked(pad) == 0 || gst_pad_needs_reconfigure(pad) == 0) return GST_PAD_PROBE_OK;
   const Ptr<GstCaps> before(gst_pad_get_current_caps(pad));
+  // What follows wants other caps, and still takes these: the next frame begins them.
+  const Ptr<GstPad> peer(gst_pad_get_peer(pad));
+  const Ptr<GstCaps> taken(peer ? gst_pad_get_current_caps(peer.get()) : nullptr);
+  if (before && taken && gst_caps_is_equal(before.get(), taken.get()) != 0) return GST_PAD_PROBE_OK;
   const bool reconfigured = before && gst_base_transform_reconfigure(trans) != 0;
   const Ptr<GstCaps> after(gst_pad_get_current_caps(pad));
   const bool negotiated = reconfigured && after;  // a pad that is stopped meanwhile has no caps

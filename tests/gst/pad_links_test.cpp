@@ -268,6 +268,31 @@ TEST(Relinking, AKernelIsStoppedWhileItsFrameMeetsOtherCaps) {
   pipeline.stop();
 }
 
+// What follows wants other caps while a frame is being made, and takes those that it has as well.
+TEST(Renegotiation, LosesNoFrame) {
+  constexpr int frames = 200;
+  Watch watch;
+  Pipeline pipeline(
+      "appsrc name=in format=time caps=video/x-raw,format=NV12,width=64,height=48,framerate=30/1 ! gpumapupload ! "
+      "gpumapkernel kernel=convert ! capsfilter name=wanted caps-change-mode=delayed "
+      "caps=video/x-raw,format=RGBA,width=32,height=24 ! fakesink name=out sync=false");
+  watch.on(pipeline.element("out"));
+  ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  for (int i = 0; i < frames; ++i) {
+    ASSERT_TRUE(push(pipeline.appsrc(), new_buffer(random_data(64 * 48 * 3 / 2, static_cast<std::uint64_t>(i)),
+                                                   static_cast<GstClockTime>(i) * GST_MSECOND)));
+    const Caps wanted = new_caps("video/x-raw,format=RGBA,height=24,width=" + std::to_string(32 + i % 2 * 16));
+    g_object_set(pipeline.element("wanted"), "caps", wanted.get(), nullptr);
+    // Some frames in each: on their way, and before.
+    if (i % 3 != 0) continue;
+    ASSERT_TRUE(eventually([&] { return watch.times().size() + 3 > static_cast<std::size_t>(i); }));
+  }
+  gst_app_src_end_of_stream(pipeline.appsrc());
+  ASSERT_EQ(pipeline.wait(), "eos");
+  EXPECT_GT(watch.events(GST_EVENT_CAPS), 1U);
+  EXPECT_EQ(watch.times().size(), std::size_t{frames});
+}
+
 // A muxer's first pad is one for sound.
 TEST_F(Links, AMuxerIsLinkedAtTheRightPad) {
   Pipeline whole(
