@@ -3,8 +3,11 @@
 
 #include <gst/gst.h>
 
+#include <chrono>
+#include <mutex>
 #include <utility>
 
+#include "gpumap/fence.hpp"
 #include "gst/ptr.hpp"
 
 namespace gpumap::gst {
@@ -45,9 +48,21 @@ class Giver {
     const Ptr<GstPad> pad(static_cast<GstPad*>(g_weak_ref_get(&pad_)));
     return pad && GST_PAD_MODE(pad.get()) != GST_PAD_MODE_NONE && stops();
   }
+  /// Once it stops(): until when a wait for one of its frames lasts. Waits that follow on one another, as of a queue
+  /// with many frames, last 1 s together. To be asked again and again while one waits.
+  [[nodiscard]] Deadline end_of_waits() const {
+    constexpr std::chrono::milliseconds between{500};
+    const std::lock_guard lock(mutex_);
+    const auto now = Clock::now();
+    if (now - asked_ > between) end_ = now + std::chrono::seconds(1);
+    asked_ = now;
+    return end_;
+  }
 
  private:
   mutable GWeakRef pad_;
+  mutable std::mutex mutex_;  ///< of what follows
+  mutable Deadline end_{}, asked_{};
 };
 
 }  // namespace gpumap::gst

@@ -27,7 +27,7 @@ GST_DEBUG_CATEGORY_STATIC(gpumap_memory_debug);
 
 namespace gpumap::gst {
 
-void await_written(const Fence& written, const std::function<bool()>& stops, const char* what) {
+void await_written(const Fence& written, const std::function<bool()>& stops, const char* what, const Giver* giver) {
   constexpr std::chrono::seconds patience{30};
   constexpr std::chrono::seconds patience_while_stopping{1};
   constexpr std::chrono::milliseconds look_again{20};
@@ -39,6 +39,7 @@ void await_written(const Fence& written, const std::function<bool()>& stops, con
       ends = true;
       end = std::min(end, now + patience_while_stopping);
     }
+    if (ends && giver != nullptr) end = std::min(end, giver->end_of_waits());
     if (now < end) continue;
     throw Error(ErrorCode::io, ends ? fmt::format("{} has not ended, and is to stop", what)
                                     : fmt::format("{} has not ended for {} s: see what it waits for, and what else "
@@ -117,7 +118,8 @@ void FrameMemory::make_shadow() {
   } else {
     // What this thread stored through the BAR must have left the CPU before DMA reads it back.
     store_fence();
-    mapping_->download_unless([this] { return giver_ && giver_->is_about_to_stop(); }, offset_, {made.get(), bytes_});
+    const std::shared_ptr<const Giver> giver = this->giver();
+    mapping_->download_unless([&giver] { return giver && giver->is_about_to_stop(); }, offset_, {made.get(), bytes_});
     check_recall();
   }
   // Only now: after a download that failed there is nothing to see.
@@ -245,20 +247,19 @@ WriteLease* FrameMemory::writable_lease() noexcept {
 }
 
 Fence FrameMemory::written() const {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(work_mutex_);
   return written_;
 }
 
+std::shared_ptr<const Giver> FrameMemory::giver() const {
+  const std::lock_guard lock(work_mutex_);
+  return giver_;
+}
+
 void FrameMemory::await_written() const {
-  Fence written;
-  std::shared_ptr<const Giver> giver;
-  {
-    const std::lock_guard lock(mutex_);
-    written = written_;
-    giver = giver_;
-  }
+  const std::shared_ptr<const Giver> giver = this->giver();
   gst::await_written(
-      written, [&giver] { return giver && giver->stops(); }, "the kernel that fills this frame");
+      written(), [&giver] { return giver && giver->stops(); }, "the kernel that fills this frame", giver.get());
 }
 
 void FrameMemory::let_cuda_stream_wait(void* stream) const {
@@ -266,7 +267,7 @@ void FrameMemory::let_cuda_stream_wait(void* stream) const {
 }
 
 void FrameMemory::set_written(const Fence& fence, std::shared_ptr<const Giver> giver) {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(work_mutex_);
   written_ = fence;
   giver_ = std::move(giver);
 }
@@ -276,7 +277,7 @@ void FrameMemory::add_read_fence(const Fence& fence) {
     lease->add_read_fence(fence);
     return;
   }
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(work_mutex_);
   if (auto* block = std::get_if<MemoryBlock>(&holder_)) block->add_reader(fence);
 }
 

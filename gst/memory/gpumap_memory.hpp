@@ -34,8 +34,10 @@ class SlotCopier;
 namespace gpumap::gst {
 
 /// Nothing else ends a map, or a copy: a kernel without an end would keep the element that waits from ever stopping.
-/// After 30 s, or 1 s once `stops()`, throws Error(io), which says that `what` has not ended.
-void await_written(const Fence& written, const std::function<bool()>& stops, const char* what);
+/// After 30 s, or 1 s once `stops()`, throws Error(io), which says that `what` has not ended. With a `giver`, which
+/// then stops, until its end_of_waits().
+void await_written(const Fence& written, const std::function<bool()>& stops, const char* what,
+                   const Giver* giver = nullptr);
 
 /// For the warning that tells of a frame with FrameMemory::recalled().
 inline constexpr const char* taken_back =
@@ -128,6 +130,7 @@ class FrameMemory final : public FrameHolder {
   std::byte* locate(GstMapFlags flags);
   [[nodiscard]] bool is_direct(bool reads, bool writes) const noexcept;
   void make_shadow();
+  [[nodiscard]] std::shared_ptr<const Giver> giver() const;
   [[nodiscard]] bool reads_what_is_written(GstMapFlags flags) const noexcept;
   [[nodiscard]] bool is_part() const noexcept { return std::holds_alternative<Ptr<GstMemory>>(holder_); }
 
@@ -157,6 +160,8 @@ class FrameMemory final : public FrameHolder {
   std::chrono::nanoseconds mapped_since_{0};
   std::chrono::nanoseconds time_mapped_{0};
   bool has_content_ = false;
+
+  mutable std::mutex work_mutex_;  ///< of the two below, and of a block's readers: a map() may wait with mutex_
   Fence written_;
   std::shared_ptr<const Giver> giver_;
 };

@@ -294,6 +294,7 @@ struct VulkanStaging::Block {
   /// One copy on the GPU, from start to end.
   void run(vk::Buffer from, vk::Buffer to, const vk::BufferCopy& region, const Barriers& barriers,
            const std::function<bool()>& given_up) {
+    if (given_up && given_up()) check_not_stuck(region.size);
     commands.begin({vk::CommandBufferUsageFlagBits::eOneTimeSubmit});
     const vk::MemoryBarrier before(barriers.before_from, barriers.before_to);
     commands.pipelineBarrier(Stage::eAllCommands, Stage::eTransfer, {}, before, {}, {});
@@ -308,6 +309,13 @@ struct VulkanStaging::Block {
     wait(region.size, given_up);
     running = false;
     context.device().resetFences(*done);
+  }
+  /// Behind work that was given up each copy would wait until it is given up, too. Throws Error(io).
+  void check_not_stuck(std::uint64_t bytes) const {
+    const std::string work = context.stuck_work().running();
+    if (work.empty()) return;
+    throw Error(ErrorCode::io, fmt::format("{} does not copy {} bytes: {} does not end, and the copy is to stop",
+                                           context.name(), bytes, work));
   }
   void wait(std::uint64_t bytes, const std::function<bool()>& given_up) const {
     auto longest = longest_copy;

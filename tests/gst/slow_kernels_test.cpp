@@ -547,6 +547,69 @@ TEST(Map, EndsWithTheElementThatGaveTheFrame) {
   }
 }
 
+// So do waits for many frames, one behind the other: together they last no longer than one.
+TEST(Map, OfManyFramesEndsAsThatOfOne) {
+  const ShaderFile kernel{"void main() {\n  store_u8(frame.out_view.plane[0], 7u);\n}\n"};
+  constexpr int count = 50;
+  const std::string queue =
+      " ! queue max-size-buffers=0 max-size-bytes=0 max-size-time=0 ! fakesink dump=true async=false";
+  const std::string of_kernel = "gpumapkernel location=" + kernel.path() +
+                                " timeout=0 ! capsfilter caps=application/octet-stream(memory:GPUMap)" + queue;
+  for (const std::string& rest : {of_kernel, "gpumapupload slots=60" + queue}) {
+    SCOPED_TRACE(rest);
+    Stall stall;
+    // Copies wait behind it as well.
+    Pipeline before("appsrc name=in caps=application/octet-stream(memory:GPUMap) ! gpumapkernel timeout=0 location=" +
+                    kernel.path() +
+                    " ! capsfilter caps=application/octet-stream(memory:GPUMap) ! fakesink async=false");
+    ASSERT_NE(before.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+    std::vector<Buffer> frames;  // whose memory would wait for its readers, each of its own
+    frames.push_back(stall.frame());
+    ASSERT_TRUE(push(before.appsrc(), Buffer(gst_buffer_ref(frames.back().get()))));
+    EXPECT_EQ(before.wait(300ms), "timeout");
+    const bool on_gpu = rest == of_kernel;
+    Pipeline pipeline(std::string("appsrc name=in caps=application/octet-stream") + (on_gpu ? "(memory:GPUMap)" : "") +
+                      " ! " + rest);
+    ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+    for (int i = 0; i < count; ++i) {
+      frames.push_back(on_gpu ? stall.frame() : new_buffer(random_data(frame_bytes, 2)));
+      ASSERT_TRUE(push(pipeline.appsrc(), Buffer(gst_buffer_ref(frames.back().get()))));
+    }
+    EXPECT_EQ(pipeline.wait(300ms), "timeout");
+    EXPECT_LT(pipeline.stop(), 25s);
+    stall.end(on_gpu ? count + 1 : 1);
+  }
+}
+
+// Elsewhere somebody asks what fills the frame, to put a kernel behind that.
+TEST(Map, KeepsNobodyFromAskingWhatFillsTheFrame) {
+  const ShaderFile kernel{"void main() {\n  store_u8(frame.out_view.plane[0], 7u);\n}\n"};
+  Stall stall;
+  Pipeline before("appsrc name=in caps=application/octet-stream(memory:GPUMap) ! gpumapkernel timeout=0 location=" +
+                  kernel.path() + " ! capsfilter caps=application/octet-stream(memory:GPUMap) ! fakesink async=false");
+  Pipeline pipeline(
+      "appsrc name=in caps=application/octet-stream ! gpumapupload ! "
+      "capsfilter caps=application/octet-stream(memory:GPUMap) ! appsink name=out sync=false");
+  ASSERT_NE(before.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  ASSERT_TRUE(push(pipeline.appsrc(), new_buffer(random_data(frame_bytes, 2))));
+  const Sample sample = pull(pipeline.appsink());
+  ASSERT_TRUE(sample);
+  GstBuffer* buffer = gst_sample_get_buffer(sample.get());
+  ASSERT_TRUE(push(before.appsrc(), stall.frame()));
+  EXPECT_EQ(before.wait(300ms), "timeout");
+  std::atomic<bool> mapped{false};
+  std::thread maps([&] {
+    EXPECT_EQ(data_of(buffer), random_data(frame_bytes, 2));
+    mapped = true;
+  });
+  g_usleep(100'000);
+  EXPECT_TRUE(frame_memory(gst_buffer_peek_memory(buffer, 0))->written().signalled());
+  EXPECT_FALSE(mapped) << "nothing waited";
+  stall.end(1);
+  maps.join();
+}
+
 // The GPU stands still, and a frame that downstream is to get as a copy has not come to it.
 TEST(Upload, EndsWhileAFrameDoesNotReachTheGpu) {
   for (const char* way : {"gpumapupload name=up slots=2 transport=pinned",
