@@ -86,7 +86,8 @@ gpumap_view bytes_view(std::uint64_t address, std::size_t bytes) noexcept {
 gpumap_view moved(gpumap_view view, std::uint64_t from, std::uint64_t to, std::size_t bytes) noexcept {
   const std::uint64_t before = view.plane[0] - from;
   for (std::size_t i = 0; i < GPUMAP_MAX_PLANES; ++i) {
-    if (i == 0 || view.plane[i] != 0) view.plane[i] = view.plane[i] - from + to;
+    // One that lies before the others begins at 0.
+    if (i == 0 || view.plane[i] != 0 || view.stride[i] != 0) view.plane[i] = view.plane[i] - from + to;
   }
   view.bytes = bytes - before;
   return view;
