@@ -227,22 +227,25 @@ class KernelObject final : public Object {
  public:
   static constexpr const char* name = "kernel";
   KernelObject(const KernelSettings& settings, std::shared_ptr<Device> on)
-      : device(std::move(on)), launcher_(settings, device) {}
+      : device(std::move(on)), launcher_(settings, device), result_words_(result_words()) {}
   [[nodiscard]] const char* what() const noexcept override { return name; }
 
   /// As gpumap_kernel_run(). The output is null where there is none.
   [[nodiscard]] gpumap_status run(const Input& input, const gpumap_run_options& options,
                                   std::unique_ptr<Object>& output);
   void set_params(const std::string& params) {
-    const Turns::Turn turn(turns_);
+    const Turns::Turn turn(turns_, deadline_of(usual_timeout_ns));
+    if (!turn) {
+      throw Error(ErrorCode::busy, fmt::format("kernel {} has been in other calls for a minute", launcher_.name()),
+                  "give these a shorter timeout_ns");
+    }
     launcher_.set_params(params);
   }
   [[nodiscard]] gpumap_kernel_info info() const {
     gpumap_kernel_info made{};
     put_text(made.name, launcher_.name());
     made.backend = number_of(launcher_.backend());
-    const Turns::Turn turn(turns_);
-    made.result_words = launcher_.has_result() ? launcher_.declaration().result_words : 0;
+    made.result_words = result_words_;
     made.frames = launcher_.frames();
     return made;
   }
@@ -251,11 +254,15 @@ class KernelObject final : public Object {
   const std::shared_ptr<Device> device;
 
  private:
+  [[nodiscard]] std::uint32_t result_words() const {
+    return launcher_.has_result() ? launcher_.declaration().result_words : 0;
+  }
   void set_stream(const gpumap_layout& in, const gpumap_layout& out);
   [[nodiscard]] gpumap_layout declared_output(const gpumap_layout& in) const;
 
-  mutable Turns turns_;  ///< at the launcher, and what follows
+  Turns turns_;  ///< at the launcher, and what follows
   KernelLauncher launcher_;
+  std::atomic<std::uint32_t> result_words_;  ///< for any thread: a call may be in the launcher for long
   TimeLimit limit_{launcher_};
   std::optional<std::pair<gpumap_layout, gpumap_layout>> stream_;
 };
@@ -307,12 +314,17 @@ gpumap_status KernelObject::run(const Input& input, const gpumap_run_options& op
   gpumap_layout out = options_of(options.out, "the gpumap_layout of the output");
   check_layout(in, input.bytes);
   if (options.out != nullptr) check_layout(out, is_picture(out.format) ? out.bytes : input.bytes);
+  // What fills it may be others' work that never ends.
+  const Fence others = fence_of(*device, options.after);
+  const std::atomic<bool> never{false};
+  if (others.wait(never, deadline) != WaitResult::ready) return GPUMAP_TIMEOUT;
   const Turns::Turn turn(turns_, deadline);
   if (!turn) return GPUMAP_TIMEOUT;
   const auto without_limit = [](TimeLimit* limit) { limit->stop(); };
   const std::unique_ptr<TimeLimit, decltype(without_limit)> limited(&limit_);
   limit_.start(deadline);  // of reload(), too, which waits for what was launched before
   if (const auto news = launcher_.reload(); news && !news->empty()) throw Error(ErrorCode::compile, *news);
+  result_words_ = result_words();
   if (options.out == nullptr) out = declared_output(in);
   set_stream(in, out);
   const Backend backend = launcher_.backend();
@@ -334,10 +346,6 @@ gpumap_status KernelObject::run(const Input& input, const gpumap_run_options& op
   frame.pts = input.pts;
   frame.duration = input.duration;
   frame.gap = options.gap != 0;
-  // What fills it may be others' work that never ends.
-  const Fence others = fence_of(*device, options.after);
-  const std::atomic<bool> never{false};
-  if (others.wait(never, deadline) != WaitResult::ready) return GPUMAP_TIMEOUT;
   FrameOutput made =
       launcher_.launch(frame, {.place = options.to_host != 0 ? FrameTarget::Place::host : FrameTarget::Place::device});
   if (made.outcome == FrameOutput::Outcome::cancelled) return GPUMAP_TIMEOUT;
@@ -355,7 +363,7 @@ gpumap_status KernelObject::result(std::uint64_t* words, std::uint32_t count, st
     {
       const Turns::Turn turn(turns_, deadline);
       if (!turn) return GPUMAP_TIMEOUT;
-      const std::uint32_t has = launcher_.has_result() ? launcher_.declaration().result_words : 0;
+      const std::uint32_t has = result_words();
       if (has == 0 || count < has) {
         throw Error(ErrorCode::invalid,
                     fmt::format("kernel {} tells {} result words, and there is room for {}: give room "
