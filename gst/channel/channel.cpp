@@ -362,6 +362,10 @@ bool Channel::send_upstream(GstEvent* event, const std::function<bool(GstEvent*)
   const Ptr<GstElement> sink(GST_EVENT_TYPE(event) == GST_EVENT_SEEK ? this->sink() : nullptr);
   if (!sink) return push(event);
   const SeekTurn turn(sink.get(), event);
+  if (turn.is_refused()) {
+    gst_event_unref(event);
+    return false;
+  }
   {
     const std::lock_guard lock(mutex_);
     ++seeks_;

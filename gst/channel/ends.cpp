@@ -269,8 +269,9 @@ SeekTurn::SeekTurn(GstElement* sink, GstEvent* seek) {
     return turn == all.of.end() || turn->second.thread == own;
   };
   if (!all.changed.wait_for(lock, patience_for_turn, is_free)) {
-    GST_WARNING_OBJECT(sink, "another seek has not ended for 5 s: this one does not wait any longer");
+    GST_WARNING_OBJECT(sink, "another seek has not ended for 5 s: this one is refused");
     pipeline_.reset();
+    is_refused_ = true;
     return;
   }
   Turn& turn = all.of[pipeline_.get()];

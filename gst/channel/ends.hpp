@@ -75,15 +75,18 @@ class EventOnItsWay {
 /// would mix, and a source that pushes between one's end and the other's beginning fails, or waits for ever.
 class SeekTurn {
  public:
-  /// Waits for the turn, 5 s at most: then the seek goes on without it. A thread that has the turn may seek again. No
-  /// lock is held while it has it. `seek`: one without a flush waits for streaming threads, and needs no turn.
+  /// Waits for the turn, 5 s at most: then it is_refused(), for the seek that has it may wait for a lock that this
+  /// thread has, of the pipeline's state. A thread that has the turn may seek again. No lock is held while it has it.
+  /// `seek`: one without a flush waits for streaming threads, and needs no turn.
   SeekTurn(GstElement* sink, GstEvent* seek);
   ~SeekTurn();
   SeekTurn(const SeekTurn&) = delete;
   SeekTurn& operator=(const SeekTurn&) = delete;
+  [[nodiscard]] bool is_refused() const noexcept { return is_refused_; }
 
  private:
   Ptr<GstElement> pipeline_;  ///< null: this is no turn
+  bool is_refused_ = false;
 };
 
 }  // namespace gpumap::gst

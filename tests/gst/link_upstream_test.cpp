@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "gpumap/link.hpp"
+#include "gst/channel/ends.hpp"
 #include "gst/channel/upstream_requests.hpp"
 #include "gst/channel/upstream_text.hpp"
 #include "launched.hpp"
@@ -121,6 +122,22 @@ TEST_F(LinkUpstream, AFlushIsOverAsSoonAsItsEndIsThere) {
     shortest = std::min(shortest, std::chrono::duration_cast<Time>(std::chrono::steady_clock::now() - begin));
   }
   EXPECT_LT(shortest, 10ms);
+}
+
+// The seek that has its turn may wait for the state lock that the application's has: it would never end.
+TEST_F(LinkUpstream, ASeekThatGetsNoTurnIsRefused) {
+  Pipeline producer(from_video());
+  start(producer);
+  Pipeline consumer(to_appsink() + " max-buffers=2");
+  start(consumer);
+  ASSERT_TRUE(pull(consumer.appsink()));
+  const Ptr<GstEvent> other(
+      gst_event_new_seek(1, GST_FORMAT_TIME, GST_SEEK_FLAG_FLUSH, GST_SEEK_TYPE_SET, 0, GST_SEEK_TYPE_NONE, 0));
+  {
+    const SeekTurn turn(producer.element("sink"), other.get());
+    EXPECT_FALSE(std::async(std::launch::async, [&] { return seek(producer, GST_SECOND); }).get());
+  }
+  EXPECT_TRUE(eventually([&] { return seek(producer, GST_SECOND); }));
 }
 
 // As demuxers of bytes do: the thread has the locks that the flush takes, and the flush is over when the seek returns.
