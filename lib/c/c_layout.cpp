@@ -110,7 +110,9 @@ std::array<Plane, 3> planes_of(std::uint32_t format, std::uint64_t width, std::u
   return {};
 }
 
-std::optional<gpumap_layout> picture(std::uint32_t format, std::int64_t width, std::int64_t height) {
+}  // namespace
+
+std::optional<gpumap_layout> usual_layout(std::uint32_t format, std::int64_t width, std::int64_t height) {
   constexpr std::int64_t most = 65536;
   if (width <= 0 || height <= 0 || width > most || height > most) return {};
   gpumap_layout made{};
@@ -128,6 +130,8 @@ std::optional<gpumap_layout> picture(std::uint32_t format, std::int64_t width, s
   if (made.planes == 0) return {};
   return made;
 }
+
+namespace {
 
 std::optional<gpumap_layout> samples(std::uint32_t format, std::int64_t channels, std::int64_t rate) {
   constexpr std::int64_t most = std::int64_t{1} << 31U;
@@ -262,7 +266,7 @@ std::optional<gpumap_layout> layout_of(const Caps& caps) {
   if (caps.media_type == "video/x-raw") {
     const auto* const known = find_in(video_formats, [&](const VideoFormat& one) { return one.name == format; });
     if (known == nullptr) return {};
-    return picture(known->format, caps.number("width"), caps.number("height"));
+    return usual_layout(known->format, caps.number("width"), caps.number("height"));
   }
   if (caps.media_type == "audio/x-raw" || caps.media_type == "application/x-iq") {
     const SampleFormat* const known = find_sample_format(format);
@@ -270,10 +274,10 @@ std::optional<gpumap_layout> layout_of(const Caps& caps) {
     return samples(known->format, caps.number("channels"), caps.number("rate"));
   }
   if (caps.media_type == "video/x-bayer") {
-    return picture(bayer_format(format), caps.number("width"), caps.number("height"));
+    return usual_layout(bayer_format(format), caps.number("width"), caps.number("height"));
   }
   if (caps.media_type == "application/x-tensor") {
-    return picture(tensor_format(caps), caps.number("width"), caps.number("height"));
+    return usual_layout(tensor_format(caps), caps.number("width"), caps.number("height"));
   }
   return {};
 }
@@ -312,7 +316,7 @@ void check_layout(const gpumap_layout& layout, std::uint64_t bytes) {
                                                 "number",
                                                 layout.format, layout.channels));
   }
-  const auto usual = picture(layout.format, layout.width, layout.height);
+  const auto usual = usual_layout(layout.format, layout.width, layout.height);
   if (!usual || layout.planes != usual->planes) {
     throw Error(ErrorCode::invalid,
                 fmt::format("a layout of {}x{} in {} planes: pictures have 1 to 65536 pixels a side, and format {} has "
@@ -341,7 +345,7 @@ using namespace gpumap::c;  // NOLINT
 
 gpumap_status gpumap_layout_of_picture(uint32_t format, uint32_t width, uint32_t height, gpumap_layout* layout) {
   return guarded([&] {
-    const auto made = picture(format, width, height);
+    const auto made = usual_layout(format, width, height);
     if (!made) {
       throw Error(
           ErrorCode::invalid,

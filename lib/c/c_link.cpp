@@ -217,7 +217,7 @@ gpumap_status gpumap_ring_serve(gpumap_ring ring, const char* path, const gpumap
     made.may_stall = wanted.refuse_waiting == 0;
     if (wanted.reserve != 0) made.reserve = wanted.reserve;
     made.stall_limit = std::chrono::nanoseconds(std::max<std::int64_t>(wanted.stall_limit_ns, 0));
-    if (wanted.linger_ns != 0) made.linger = std::chrono::nanoseconds(std::max<std::int64_t>(wanted.linger_ns, 0));
+    if (wanted.linger_ns != 0) made.linger = patience_of(wanted.linger_ns);
     const std::int64_t base_ns = wanted.base_time_ns != 0 ? wanted.base_time_ns : monotonic_ns();
     const auto serving = local->serve(std::move(made), base_ns);
     hand_out(std::make_unique<ServerObject>(local, serving), server);

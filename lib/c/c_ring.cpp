@@ -83,6 +83,22 @@ gpumap_frame_info told_of(const FrameInfo& frame) {
                 "the stream was ended by gpumap_ring_end(), or its server was closed: make another ring");
 }
 
+/// Of a picture that is no video of GStreamer's, clients know the layout from its caps alone. Throws
+/// Error(not_supported).
+void check_crosses(const std::optional<gpumap_layout>& layout) {
+  if (!layout || !is_picture(layout->format) || gst_number_of(layout->format) != 0) return;
+  const auto usual = usual_layout(layout->format, layout->width, layout->height);
+  const auto lies_as = [&](const gpumap_layout& other) {
+    return std::equal(layout->offset, layout->offset + layout->planes, other.offset) &&
+           std::equal(layout->stride, layout->stride + layout->planes, other.stride);
+  };
+  if (usual && lies_as(*usual)) return;
+  throw Error(ErrorCode::not_supported,
+              fmt::format("a layout of format {} does not reach the clients of a served ring, who lay such frames "
+                          "without gaps: give rows one behind the other",
+                          layout->format));
+}
+
 }  // namespace
 
 gpumap_ring_info info_of(const Ring& ring) {
@@ -215,14 +231,14 @@ void LocalRing::set_caps(const char* caps) {
     stream.set_caps(*parsed);
   }
   const std::lock_guard lock(mutex_);
+  if (server_ && caps_ && !parsed) {
+    throw Error(ErrorCode::invalid,
+                "this ring is served, and its clients have its caps: give them others, for they cannot lose them");
+  }
   caps_ = std::move(parsed);
   stream.layout = stream_.layout;
   stream_ = std::move(stream);
-  if (!server_) return;
-  if (!caps_) {
-    server_->forget(key_of(Kept::caps));
-    return;
-  }
+  if (!server_ || !caps_) return;
   server_->send(caps_message(*caps_), key_of(Kept::caps));
   tell_of_segment();
 }
@@ -234,6 +250,7 @@ void LocalRing::set_layout(const gpumap_layout* layout) {
     check_layout(*wanted, ring_->slot_bytes());
   }
   const std::lock_guard lock(mutex_);
+  if (server_) check_crosses(wanted);
   stream_.layout = wanted;
   if (server_) server_->send(layout_message(wanted ? &*wanted : nullptr), key_of(Kept::layout));
 }
@@ -261,9 +278,11 @@ gpumap_ring_info LocalRing::info() const {
 }
 
 void LocalRing::stop(bool stopped) {
+  const std::lock_guard lock(mutex_);
   stopped_ = stopped;
   ring_->set_producer_flushing(stopped);
-  ring_->set_consumer_flushing(stopped);
+  // The server is no caller that waits: its clients get what is published all the same.
+  if (!was_served_) ring_->set_consumer_flushing(stopped);
 }
 
 std::shared_ptr<LinkServer> LocalRing::server() const {
@@ -281,6 +300,8 @@ std::shared_ptr<LinkServer> LocalRing::serve(LinkServerOptions options, std::int
                             "gpumap_ring_drop_queued(), before it is served",
                             ring_->queued()));
   }
+  check_crosses(stream_.layout);
+  ring_->set_consumer_flushing(false);
   const std::string id = "gpumap/" + options.path;
   server_ = LinkServer::serve(ring_, std::move(options));
   was_served_ = true;

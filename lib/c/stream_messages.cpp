@@ -74,10 +74,39 @@ bool read_number(std::string_view text, Number& number, int base = 10) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number, base);
   return !text.empty() && error == std::errc() && end == text.data() + text.size();
 }
+/// Without its "0x"; empty: it has none.
+std::string_view hex_digits(std::string_view text) {
+  return text.starts_with("0x") || text.starts_with("0X") ? text.substr(2) : std::string_view();
+}
+/// As strtoll() does with base 0: "0x1f" and "017", too.
+template <typename Number>
+bool read_whole(std::string_view text, Number& number) {
+  const bool is_negative = text.starts_with('-');
+  if (is_negative || text.starts_with('+')) text.remove_prefix(1);
+  int base = text.starts_with('0') && text.size() > 1 ? 8 : 10;
+  if (const std::string_view digits = hex_digits(text); !digits.empty()) {
+    text = digits;
+    base = 16;
+  }
+  return !text.starts_with('-') && !text.starts_with('+') &&
+         read_number((is_negative ? "-" : "") + std::string(text), number, base);
+}
+/// As strtod() does: "inf" and "nan" are numbers.
 bool read_real(std::string_view text, double& number) {
-  if (text.find_first_of("0123456789") == std::string_view::npos) return false;  // "nan" is a word
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return !text.empty() && error == std::errc() && end == text.data() + text.size();
+  const bool is_negative = text.starts_with('-');
+  if (is_negative || text.starts_with('+')) text.remove_prefix(1);
+  const std::string_view digits = hex_digits(text);
+  const auto format = digits.empty() ? std::chars_format::general : std::chars_format::hex;
+  if (!digits.empty()) text = digits;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number, format);
+  if (is_negative) number = -number;
+  return !text.empty() && !text.starts_with('-') && error == std::errc() && end == text.data() + text.size();
+}
+bool is_one_of(std::string_view text, std::initializer_list<std::string_view> words) {
+  return std::ranges::any_of(words, [text](std::string_view word) {
+    return std::ranges::equal(text, word, {},
+                              [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
+  });
 }
 
 class Parser {
@@ -173,7 +202,14 @@ class Parser {
       fail("one value: the caps of frames have neither lists nor ranges");
     }
     if (take('"')) return checked(is_typed ? kind : StreamValue::string, quoted());
+    const std::size_t begin = at_;
     const std::string written = word("a value");
+    if (written == "NULL" && (!is_typed || kind == StreamValue::string)) return {};  // no string
+    // GStreamer has numbers for these.
+    if (!is_typed && is_one_of(written, {"min", "max", "little_endian", "big_endian", "byte_order"})) {
+      at_ = begin;
+      fail("a type before a word that GStreamer may take for a number, as (string)");
+    }
     return is_typed ? checked(kind, written) : guessed(written);
   }
 
@@ -219,25 +255,30 @@ class Parser {
 
   static bool read(StreamValue kind, const std::string& written, CapsValue& made) {
     const auto within = [&](std::int64_t least, std::int64_t most) {
-      return read_number(written, made.number) && made.number >= least && made.number <= most;
+      return read_whole(written, made.number) && made.number >= least && made.number <= most;
     };
     made.kind = kind;
     switch (kind) {
       case StreamValue::boolean:
-        made.number = written == "true" || written == "TRUE" || written == "yes" ? 1 : 0;
-        return made.number == 1 || written == "false" || written == "FALSE" || written == "no";
+        made.number = is_one_of(written, {"true", "t", "yes", "1"}) ? 1 : 0;
+        return made.number == 1 || is_one_of(written, {"false", "f", "no", "0"});
       case StreamValue::integer:
+        // All 32 bits may be given as such.
+        if (!hex_digits(written).empty() && within(0, std::numeric_limits<std::uint32_t>::max())) {
+          made.number = static_cast<std::int32_t>(made.number);
+          return true;
+        }
         return within(std::numeric_limits<std::int32_t>::min(), std::numeric_limits<std::int32_t>::max());
       case StreamValue::unsigned_integer:
         return within(0, std::numeric_limits<std::uint32_t>::max());
       case StreamValue::int64:
-        return read_number(written, made.number);
+        return read_whole(written, made.number);
       case StreamValue::uint64:
       case StreamValue::bitmask: {
-        const bool hex = written.size() > 2 && written[0] == '0' && (written[1] == 'x' || written[1] == 'X');
         std::uint64_t number = 0;
-        const bool is_number =
-            hex ? read_number(std::string_view(written).substr(2), number, 16) : read_number(written, number);
+        const std::string_view hex = hex_digits(written);
+        const bool is_number = kind == StreamValue::bitmask ? read_number(hex.empty() ? written : hex, number, 16)
+                                                            : read_whole(written, number);
         made.number = static_cast<std::int64_t>(number);
         return is_number;
       }
@@ -370,6 +411,8 @@ void put_value(Bytes& bytes, const CapsValue& value) {
       case StreamValue::string:
         put_text(bytes, value.text);
         break;
+      case StreamValue::no_string:
+        break;
       case StreamValue::array:
         for (const CapsValue& member : value.members) put_value(bytes, member);
         break;
@@ -444,7 +487,8 @@ bool read_value(ByteReader& from, CapsValue& value, bool& known, int depth) {
       known = false;
       return true;
   }
-  return content.is_done() && is_printable(value.text);
+  known = is_printable(value.text);  // else it has no text
+  return content.is_done();
 }
 
 }  // namespace
@@ -515,8 +559,8 @@ bool read_caps(std::span<const std::byte> bytes, Caps& caps) {
   for (std::uint32_t number = 0; number < count; ++number) {
     CapsField field{structure.take_text(), {}};
     bool known = false;
-    if (!read_value(structure, field.value, known, 0) || !is_printable(field.name)) return false;
-    if (known) made.fields.push_back(std::move(field));
+    if (!read_value(structure, field.value, known, 0)) return false;
+    if (known && is_printable(field.name)) made.fields.push_back(std::move(field));
   }
   if (!structure.is_done()) return false;
   caps = std::move(made);

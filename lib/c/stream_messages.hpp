@@ -64,6 +64,8 @@ struct Caps {
 [[nodiscard]] std::uint32_t gst_number_of(std::uint32_t format) noexcept;
 [[nodiscard]] std::uint32_t format_of_gst(std::uint32_t number) noexcept;
 
+/// As gpumap_layout_of_picture(); empty: it is no picture.
+[[nodiscard]] std::optional<gpumap_layout> usual_layout(std::uint32_t format, std::int64_t width, std::int64_t height);
 [[nodiscard]] bool is_picture(std::uint32_t format) noexcept;
 /// Whether caps of several structures with lists and ranges, as a kernel's `input` line has them, agree with the
 /// layout: with its media type, format, size, channels and rate. Of what else they say a layout knows nothing, nor of

@@ -236,6 +236,9 @@ TEST_F(CInterfaceLink, CapsAreReadAsGStreamerReadsThem) {
           "a/b,arr=(int)<1,2,3>,nest=<<1,2>,<3>>,words=(string)<a,\"b c\">",
           others,
           "a/b, spaces = (int) 7 ,  last = end",
+          "a/b,hex=0x10,octal=010,negative=-0x1F,all=0xffffffff,no=08,part=0x,plus=+5,long=99999999999",
+          "a/b,t=t,f=F,yes=Yes,one=(boolean)1,none=NULL,text=\"NULL\",mask=(bitmask)10,u=(uint)0x10,l=(guint64)010",
+          "a/b,inf=inf,less=-inf,typed=(double)infinity,small=.5,hex=0x1p3,big=1e5",
       }) {
     const Caps wanted = new_caps(text);
     ASSERT_TRUE(wanted) << text;
@@ -249,7 +252,8 @@ TEST_F(CInterfaceLink, CapsAreReadAsGStreamerReadsThem) {
   for (const char* const text :
        {"video", "1video/x-raw", "video/x-raw,", "video/x-raw,width", "video/x-raw,width=", "video/x-raw,width=[1,5]",
         "video/x-raw,format={NV12,I420}", "a/b;c/d", "a/b,x=(int)y", "a/b,x=(int)3000000000", "a/b,x=(strange)1",
-        "a/b,x=1,x=2", "a/b,x=\"open", "a/b,x=\"open\\", "a/b,x=\xff", "a/b,x=<1,b>", "a/b,f=(fraction)1/0"}) {
+        "a/b,x=1,x=2", "a/b,x=max", "a/b,x=LITTLE_ENDIAN", "a/b,x=\"open", "a/b,x=\"open\\", "a/b,x=\xff",
+        "a/b,x=<1,b>", "a/b,f=(fraction)1/0"}) {
     const gpumap_status status = gpumap_ring_set_caps(own, text);
     if (std::string(text) == "video") {
       EXPECT_OK(status);
@@ -277,6 +281,14 @@ TEST_F(CInterfaceLink, CapsOfEveryKindCross) {
   ASSERT_OK(gpumap_ring_take(far, long_ns, &slot));
   const std::string crossed = gpumap_slot_caps(slot);
   EXPECT_TRUE(gst_caps_is_equal(new_caps(crossed).get(), wanted.get())) << crossed;
+  EXPECT_OK(gpumap_slot_release(slot, nullptr));
+  // Of what has no text the rest crosses.
+  const Caps other = new_caps("application/x-other,width=7");
+  gst_caps_set_simple(other.get(), "lines", G_TYPE_STRING, "one\ntwo", nullptr);
+  gst_app_src_set_caps(producer.appsrc(), other.get());
+  push_frame(producer, 2);
+  ASSERT_OK(gpumap_ring_take(far, long_ns, &slot));
+  EXPECT_EQ(gpumap_slot_caps(slot), std::string("application/x-other, width=(int)7"));
   EXPECT_OK(gpumap_slot_release(slot, nullptr));
   EXPECT_OK(gpumap_ring_close(far));
   producer.stop();

@@ -241,6 +241,66 @@ TEST_F(CLink, WaitsEndByStopAndByClose) {
   EXPECT_OK(gpumap_ring_close(ring));
 }
 
+// A ring that is stopped, or closed, keeps nothing back that was published.
+TEST_F(CLink, WhatIsPublishedWhileTheRingIsStoppedIsShown) {
+  for (const bool closes : {false, true}) {
+    gpumap_ring ring = this->ring(100, 3);
+    EXPECT_OK(gpumap_ring_stop(ring));  // before, too
+    gpumap_server server = serve(ring);
+    EXPECT_OK(gpumap_ring_resume(ring));
+    gpumap_ring far = connect();
+    ASSERT_OK(gpumap_server_wait_for_client(server, long_ns));
+    gpumap_slot slot = nullptr;
+    ASSERT_OK(gpumap_ring_acquire(ring, GPUMAP_WHEN_FULL_WAIT, long_ns, &slot));
+    EXPECT_OK(closes ? gpumap_ring_close(ring) : gpumap_ring_stop(ring));
+    ASSERT_OK(gpumap_slot_publish(slot, nullptr, nullptr, 0));
+    EXPECT_OK(gpumap_slot_release(take(far), nullptr));
+    if (!closes) {
+      EXPECT_EQ(gpumap_ring_acquire(ring, GPUMAP_WHEN_FULL_WAIT, long_ns, &slot), GPUMAP_STOPPED);
+      EXPECT_OK(gpumap_ring_close(ring));
+    }
+    EXPECT_OK(gpumap_ring_close(far));
+    EXPECT_OK(gpumap_server_close(server));
+  }
+}
+
+TEST_F(CLink, AServerWithoutALimitWaitsUntilClientsAreDone) {
+  gpumap_ring ring = this->ring(100, 4);
+  auto options = GPUMAP_INIT(gpumap_serve_options);
+  options.linger_ns = GPUMAP_FOREVER;
+  gpumap_server server = serve(ring, options);
+  gpumap_ring far = connect();
+  ASSERT_OK(gpumap_server_wait_for_client(server, long_ns));
+  for (int frame = 0; frame < 3; ++frame) send(ring, random_frame(100, 1));
+  auto closed = std::async(std::launch::async, [&] { return gpumap_server_close(server); });
+  for (int frame = 0; frame < 3; ++frame) {
+    EXPECT_NE(closed.wait_for(20ms), std::future_status::ready) << frame;
+    EXPECT_OK(gpumap_slot_release(take(far), nullptr));
+  }
+  EXPECT_OK(closed.get());
+  EXPECT_OK(gpumap_ring_close(far));
+  EXPECT_OK(gpumap_ring_close(ring));
+}
+
+TEST_F(CLink, WhatCannotReachClientsIsRefused) {
+  auto layout = GPUMAP_INIT(gpumap_layout);
+  ASSERT_OK(gpumap_layout_of_picture(GPUMAP_FORMAT_BAYER8_BGGR, 16, 8, &layout));
+  auto gaps = layout;
+  gaps.stride[0] = 32;
+  gpumap_ring ring = this->ring(256, 3);
+  ASSERT_OK(gpumap_ring_set_caps(ring, "video/x-bayer,format=bggr,width=16,height=8"));
+  ASSERT_OK(gpumap_ring_set_layout(ring, &gaps));
+  gpumap_server server = nullptr;
+  expect_error(gpumap_ring_serve(ring, path_.c_str(), nullptr, &server), GPUMAP_ERROR_NOT_SUPPORTED, "without gaps");
+  ASSERT_OK(gpumap_ring_set_layout(ring, &layout));
+  server = serve(ring);
+  expect_error(gpumap_ring_set_layout(ring, &gaps), GPUMAP_ERROR_NOT_SUPPORTED, "without gaps");
+  expect_error(gpumap_ring_set_caps(ring, ""), GPUMAP_ERROR_INVALID, "cannot lose them");
+  EXPECT_OK(gpumap_ring_set_caps(ring, "video/x-bayer,format=rggb,width=16,height=8"));
+  EXPECT_OK(gpumap_server_close(server));
+  EXPECT_OK(gpumap_ring_close(ring));
+}
+
 // The slots are with a client that gives none back.
 TEST_F(CLink, AWaitForASlotEndsWithTheStreamAndWithTheServer) {
   for (const bool closes : {false, true}) {

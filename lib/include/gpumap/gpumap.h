@@ -424,9 +424,10 @@ GPUMAP_C_API gpumap_status gpumap_ring_drop_queued(gpumap_ring ring);
 /* Caps of the frames that are published from now on: media type and fields, each fixed, as "video/x-raw,format=NV12,
  * width=640,height=480,framerate=30/1"; types as (int) may be left out. Null or "": none. INVALID for a text that
  * cannot be read, with the place. A `gpumapsrc` needs caps: set them before the ring is served, or before its first
- * frame. */
+ * frame. Those of a ring that is served can be replaced, not taken away. */
 GPUMAP_C_API gpumap_status gpumap_ring_set_caps(gpumap_ring ring, const char* caps);
-/* How the frames from now on lie; null: as their caps say. */
+/* How the frames from now on lie; null: as their caps say. NOT_SUPPORTED, also of gpumap_ring_serve(): clients of a
+ * served ring know Bayer pictures and tensors from their caps alone, without gaps between rows. */
 GPUMAP_C_API gpumap_status gpumap_ring_set_layout(gpumap_ring ring, const gpumap_layout* layout);
 /* The stream ends: consumers take what is left, then END. Afterwards acquire gives CLOSED. */
 GPUMAP_C_API gpumap_status gpumap_ring_end(gpumap_ring ring);
@@ -518,8 +519,9 @@ GPUMAP_C_API gpumap_status gpumap_kernel_open(gpumap_device device, const gpumap
 /* Waits for its launches, 5 s at most. */
 GPUMAP_C_API gpumap_status gpumap_kernel_close(gpumap_kernel kernel);
 GPUMAP_C_API gpumap_status gpumap_kernel_get_info(gpumap_kernel kernel, gpumap_kernel_info* info);
-/* For the frames from here on. INVALID, and they stay as they were. With the built-in `convert` a crop is to lie within
- * the last frame, too: for one that needs larger frames open another kernel. */
+/* For the frames from here on. INVALID, and they stay as they were; BUSY where other calls take a minute. With the
+ * built-in `convert` a crop is to lie within the last frame, too: for one that needs larger frames open another
+ * kernel. */
 GPUMAP_C_API gpumap_status gpumap_kernel_set_params(gpumap_kernel kernel, const char* params);
 /* Launches on one frame; calls on one kernel go one after the other, within the call's timeout. `output` is memory with
  * what the kernel wrote: gpumap_memory_wait() or gpumap_memory_read() before it is used, gpumap_memory_free() after
