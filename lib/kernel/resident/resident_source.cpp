@@ -279,56 +279,95 @@ struct EarlyEnd {
 };
 
 /// The blocks around a place of a source, to know in which functions some threads come back with a value while others
-/// wait behind that.
+/// wait behind that. `waiting`: functions and macros that wait; grows.
 class Blocks {
  public:
+  Blocks(const Words& read, std::set<std::string>& waiting) : read_(read), words_(read.all()), waiting_(waiting) {}
+
   /// The next word. True: what it waits for may have left its function.
-  [[nodiscard]] bool see(const std::vector<Word>& words, std::size_t at) {
-    const std::string_view text = words[at].text;
+  [[nodiscard]] bool see(std::size_t at) {
+    const std::string_view text = words_[at].text;
+    if (words_[at].directive) {
+      see_directive(at);
+      return false;
+    }
     if (text == "(") ++parentheses_;
     if (text == ")") --parentheses_;
     if (text == "{") {
-      Block block = begun(words, at);
+      Block block = begun(at);
       block.parentheses = std::exchange(parentheses_, 0);
+      block.in_return = std::exchange(returns_, false);
       blocks_.push_back(std::move(block));
-    } else if (text == "}" && !blocks_.empty()) {
-      parentheses_ = blocks_.back().parentheses;
-      if (blocks_.back().waits) waiting_.insert(blocks_.back().name);
-      blocks_.pop_back();
     }
     if (text == "return") returns_ = true;
     const bool ends = text == "{" || text == "}" || (text == ";" && parentheses_ == 0);
     if (ends) statement_ = at + 1;
     // What stands in the statement itself comes before it returns.
-    const bool again = ends && std::exchange(returns_, false) && leave();
-    return again || ((is_wait(text) || waiting_.contains(text)) && wait());
+    bool again = ends && std::exchange(returns_, false) && leave();
+    if (text == "}" && !blocks_.empty()) {
+      parentheses_ = blocks_.back().parentheses;
+      returns_ = blocks_.back().in_return;
+      if (blocks_.back().waits && !blocks_.back().name.empty()) waiting_.emplace(blocks_.back().name);
+      blocks_.pop_back();
+    }
+    if (is_wait(text) || (is_call(at) && waiting_.contains(std::string(text)))) again = see_wait() || again;
+    return again;
+  }
+  /// Something waits here. True: behind a return.
+  [[nodiscard]] bool see_wait() {
+    for (Block& block : blocks_) block.waits = true;
+    return std::ranges::any_of(blocks_, [](const Block& block) { return block.is_function && block.returns; });
   }
 
  private:
   struct Block {
     bool is_function = false, is_loop = false;
     bool waits = false, returns = false;  ///< somewhere in it
+    bool in_return = false;               ///< it stands in such a statement
     std::string_view name;
     int parentheses = 0;  ///< around it
   };
 
-  /// The one that word `at` begins.
-  [[nodiscard]] Block begun(const std::vector<Word>& words, std::size_t at) const {
-    Block made;
-    const auto inside = [this] { return std::ranges::any_of(blocks_, &Block::is_function); };
-    for (std::size_t i = statement_; i < at; ++i) {
-      const std::string_view text = words[i].text, next = words[i + 1].text;
-      if (words[i].quoted || words[i].directive) continue;
-      made.is_loop = made.is_loop || text == "for" || text == "while" || text == "do";
-      if (text == "]" && (next == "(" || next == "{")) made.is_function = true;  // a lambda
-      if (next != "(" || !made.name.empty() || !is_of_name(text[0]) || text.starts_with("__")) continue;
-      made.name = text;
+  /// In all branches of an #if the same blocks are open, and one of them may have returned, or waited.
+  void see_directive(std::size_t at) {
+    const std::string_view text = words_[at].text;
+    if (is_wait(text) && macro_ != 0 && macro_ < at) waiting_.emplace(words_[macro_].text);
+    if (at == 0 || !read_.touch(words_[at - 1], words_[at]) || words_[at - 1].text.back() != '#') return;
+    macro_ = text == "define" ? at + 1 : 0;
+    if (text.starts_with("if")) branches_.push_back(blocks_);
+    if (text == "endif" && !branches_.empty()) branches_.pop_back();
+    if (!text.starts_with("el") || branches_.empty()) return;
+    std::vector<Block> before = branches_.back();
+    for (std::size_t i = 0; i < std::min(before.size(), blocks_.size()); ++i) {
+      before[i].waits = before[i].waits || blocks_[i].waits;
+      before[i].returns = before[i].returns || blocks_[i].returns;
     }
+    blocks_ = std::move(before);
+  }
+  /// Whether the word is followed by arguments, or by those of a template.
+  [[nodiscard]] bool is_call(std::size_t at) const {
+    if (at + 1 == words_.size()) return false;
+    return words_[at].text.data()[words_[at].text.size()] == '<' || words_[at + 1].text == "(";
+  }
+  /// The one that word `at` begins.
+  [[nodiscard]] Block begun(std::size_t at) const {
+    constexpr std::array<std::string_view, 4> loops{"for", "while", "if", "switch"};
     constexpr std::array<std::string_view, 5> types{"struct", "class", "union", "enum", "namespace"};
-    const bool is_type =
-        statement_ < at && std::ranges::find(types, words[statement_].text) != types.end() && words[at - 1].text != ")";
-    if (!inside() && !made.name.empty() && !is_type) made.is_function = true;
-    if (!made.is_function) made.name = {};
+    Block made;
+    for (std::size_t i = statement_; i < at; ++i) {
+      const std::string_view text = words_[i].text, next = words_[i + 1].text;
+      if (words_[i].quoted || words_[i].directive) continue;
+      made.is_loop = made.is_loop || text == "for" || text == "while" || text == "do";
+      const bool is_lambda = text == "]" && (next == "(" || next == "{") && read_.touch(words_[i], words_[i + 1]);
+      made.is_function = made.is_function || is_lambda;
+      if (next != "(" || !made.name.empty() || !is_of_name(text[0]) || text.starts_with("__")) continue;
+      if (std::ranges::find(loops, text) == loops.end()) made.name = text;
+    }
+    const bool is_type = statement_ < at && std::ranges::find(types, words_[statement_].text) != types.end() &&
+                         words_[at - 1].text != ")";
+    const bool is_inside = std::ranges::any_of(blocks_, &Block::is_function);
+    if (!is_inside && !made.name.empty() && !is_type) made.is_function = true;
+    if (!made.is_function || is_inside) made.name = {};
     return made;
   }
   /// True: in a loop in which others wait.
@@ -341,15 +380,14 @@ class Blocks {
     }
     return is_waited_for;
   }
-  /// True: behind a return.
-  [[nodiscard]] bool wait() {
-    for (Block& block : blocks_) block.waits = true;
-    return std::ranges::any_of(blocks_, [](const Block& block) { return block.is_function && block.returns; });
-  }
 
-  std::vector<Block> blocks_;           ///< outermost first
-  std::set<std::string_view> waiting_;  ///< functions that wait
-  std::size_t statement_ = 0;           ///< its first word
+  const Words& read_;
+  const std::vector<Word>& words_;
+  std::set<std::string>& waiting_;
+  std::vector<Block> blocks_;                 ///< outermost first
+  std::vector<std::vector<Block>> branches_;  ///< as they were at each #if that is open
+  std::size_t statement_ = 0;                 ///< its first word
+  std::size_t macro_ = 0;                     ///< the name of the one that is being defined; 0: none is
   int parentheses_ = 0;
   bool returns_ = false;  ///< the statement
 };
@@ -364,13 +402,13 @@ constexpr std::array<std::string_view, 10> plain_headers{
 class Search {
  public:
   explicit Search(const KernelSource& source) : source_(source) {
-    for (const std::string& define : source.defines) {
-      std::string line = define;
-      if (const std::size_t equals = line.find('='); equals != line.npos) line[equals] = ' ';
-      read("#define " + line + "\n", {});
+    // Once more, for functions that wait and stand behind those that call them.
+    for (std::size_t known = 0, pass = 0; pass == 0 || known != waiting_.size(); ++pass) {
+      known = waiting_.size();
+      files_.clear();
+      by_macro_ = false;
+      read_all();
     }
-    const std::filesystem::path file = source.name;
-    read(source.code, file.parent_path());
     if (unknown_ == pasted && found_.by.empty() && found_.wait.empty()) found_ = {unknown_, unknown_};
     if (!unknown_.empty() && found_.by.empty() != found_.wait.empty()) {
       (found_.by.empty() ? found_.by : found_.wait) = unknown_;
@@ -385,12 +423,21 @@ class Search {
   [[nodiscard]] const std::string& exit() const noexcept { return exit_; }
 
  private:
+  void read_all() {
+    for (const std::string& define : source_.defines) {
+      std::string line = define;
+      if (const std::size_t equals = line.find('='); equals != line.npos) line[equals] = ' ';
+      read("#define " + line + "\n", {});
+    }
+    const std::filesystem::path file = source_.name;
+    read(source_.code, file.parent_path());
+  }
   void read(const std::string& code, const std::filesystem::path& folder) {
     const Words read(code);
     const std::vector<Word>& words = read.all();
     std::size_t kernel_ends = 0;
     std::size_t macro = 0;  // the `define` of a line that pastes
-    Blocks blocks;
+    Blocks blocks(read, waiting_);
     for (std::size_t i = 0; i < words.size(); ++i) {
       const auto& [text, quoted, directive] = words[i];
       if (quoted) continue;
@@ -406,8 +453,9 @@ class Search {
       const bool returns = text == "return" && (next == ";" || directive || by_macro_ || i < kernel_ends);
       if ((returns || text == "goto") && found_.by.empty()) found_.by = text;
       if (is_wait(text) && found_.wait.empty()) found_.wait = text;
-      if (!directive && blocks.see(words, i) && found_.by.empty()) found_.by = "return";
-      if (is_asm(text)) read_asm(asm_text(words, i));
+      bool is_late = blocks.see(i);
+      if (is_asm(text) && read_asm(asm_text(words, i)) && !directive) is_late = blocks.see_wait() || is_late;
+      if (is_late && found_.by.empty()) found_.by = "return";
       if (directive && (text == "include" || text == "include_next" || text == "import")) {
         include(text, read.behind(words[i]), folder);
       }
@@ -440,16 +488,21 @@ class Search {
     return any_word(before) && any_word(after);
   }
 
-  void read_asm(const std::optional<std::string>& text) {
+  /// Whether it waits.
+  bool read_asm(const std::optional<std::string>& text) {
     if (!text) {
       exit_ = "asm with a text that does not stand in its quotes in plain letters";
-      return;
+      return false;
     }
+    bool is_waiting = false;
     for (const std::string_view word : ptx_words(*text)) {
       refuse(ptx_refusals, [word](std::string_view other) { return word == other; });
       if (word == "exit" || word == "ret") exit_ = fmt::format("asm(\"{};\")", word);
-      if (is_ptx_wait(word) && found_.wait.empty()) found_.wait = word;
+      if (!is_ptx_wait(word)) continue;
+      is_waiting = true;
+      if (found_.wait.empty()) found_.wait = word;
     }
+    return is_waiting;
   }
 
   void include(std::string_view how, std::string_view line, const std::filesystem::path& folder) {
@@ -499,7 +552,8 @@ class Search {
   std::string exit_;
   std::string unknown_;  ///< "#include" of something that cannot be looked at, or `pasted`
   std::set<std::filesystem::path> files_;
-  bool by_macro_ = false;  ///< a macro begins kernels: where they end is unknown
+  std::set<std::string> waiting_;  ///< functions and macros that wait
+  bool by_macro_ = false;          ///< a macro begins kernels: where they end is unknown
 };
 
 }  // namespace
