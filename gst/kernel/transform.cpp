@@ -324,6 +324,15 @@ bool are_of_one_picture(const GstCaps* one, const GstCaps* other) {
   return !gst_caps_is_empty(plain.get()) && gst_caps_is_equal(plain.get(), other_plain.get()) != 0;
 }
 
+/// What follows the pad has these caps, and would be given them again. Not what is linked behind a ghost pad since.
+bool still_takes(GstPad* pad, GstCaps* caps) {
+  const Ptr<GstPad> peer(gst_pad_get_peer(pad));
+  const Ptr<GstCaps> has(peer ? gst_pad_get_current_caps(peer.get()) : nullptr);
+  if (!has || gst_caps_is_equal(caps, has.get()) == 0) return false;
+  const Ptr<GstCaps> takes(gst_pad_peer_query_caps(pad, caps));
+  return gst_caps_is_empty(takes.get()) == 0;
+}
+
 /// A frame on its last step to what follows, where another element may have been linked since it was made. That one
 /// gets its caps first. Where these differ in the memory at most, the frame may go on: one in GPU memory to anybody,
 /// for the CPU can read it, one in ordinary memory to those that take that. Else it is left out.
@@ -332,11 +341,8 @@ GstPadProbeReturn fit(GstBaseTransform* trans, GstPadProbeInfo& info) {
   const auto runner = runner_of(trans);
   if (!runner || gst_pad_is_linked(pad) == 0 || gst_pad_needs_reconfigure(pad) == 0) return GST_PAD_PROBE_OK;
   const Ptr<GstCaps> before(gst_pad_get_current_caps(pad));
-  // What follows wants other caps, and still takes these: the next frame begins them.
-  const Ptr<GstPad> peer(gst_pad_get_peer(pad));
-  const Ptr<GstCaps> taken(peer ? gst_pad_get_current_caps(peer.get()) : nullptr);
-  if (before && taken && gst_caps_is_equal(before.get(), taken.get()) != 0) return GST_PAD_PROBE_OK;
-  const bool reconfigured = before && gst_base_transform_reconfigure(trans) != 0;
+  // What follows may want other caps, and still take these: then the next frame begins them.
+  const bool reconfigured = before && (still_takes(pad, before.get()) || gst_base_transform_reconfigure(trans) != 0);
   const Ptr<GstCaps> after(gst_pad_get_current_caps(pad));
   const bool negotiated = reconfigured && after;  // a pad that is stopped meanwhile has no caps
   auto* buffer = GST_BUFFER_CAST(info.data);
