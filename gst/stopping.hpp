@@ -41,7 +41,10 @@ class Giver {
   [[nodiscard]] bool stops() const {
     const Ptr<GstPad> pad(static_cast<GstPad*>(g_weak_ref_get(&pad_)));
     const Ptr<GstElement> element(pad ? gst_pad_get_parent_element(pad.get()) : nullptr);
-    return !element || GST_PAD_IS_FLUSHING(pad.get()) || is_stopping(element.get());
+    if (!element || GST_PAD_IS_FLUSHING(pad.get()) || is_stopping(element.get())) return true;
+    const std::lock_guard lock(mutex_);
+    asked_ = {};  // the next flush, or stop, has a time of its own
+    return false;
   }
   /// Likewise, and it has not stopped yet: somebody may wait for that. An application may still want a frame later.
   [[nodiscard]] bool is_about_to_stop() const {
