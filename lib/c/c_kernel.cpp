@@ -358,8 +358,7 @@ gpumap_status KernelObject::run(const Input& input, const gpumap_run_options& op
 
 gpumap_status KernelObject::result(std::uint64_t* words, std::uint32_t count, std::int64_t timeout_ns) {
   const Deadline deadline = deadline_of(timeout_ns);
-  for (bool has_ended = false;; has_ended = true) {
-    Fence last;
+  for (Fence last;;) {
     {
       const Turns::Turn turn(turns_, deadline);
       if (!turn) return GPUMAP_TIMEOUT;
@@ -378,8 +377,9 @@ gpumap_status KernelObject::result(std::uint64_t* words, std::uint32_t count, st
         std::copy_n(told->begin(), std::min<std::size_t>(told->size(), count), words);
         return GPUMAP_OK;
       }
-      if (has_ended) return GPUMAP_TIMEOUT;
-      last = launcher_.last_launched();
+      // Another thread may have taken it, and launched anew.
+      const Fence before = std::exchange(last, launcher_.last_launched());
+      if (before.timeline() && before.value() == last.value()) return GPUMAP_TIMEOUT;
     }
     // Others have their turns meanwhile.
     const std::atomic<bool> never{false};

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 #include <utility>
 
 #include "c/stream_messages.hpp"
@@ -181,10 +183,23 @@ gpumap_status LocalRing::acquire(std::uint32_t when_full, std::int64_t timeout_n
 }
 
 gpumap_status LocalRing::take(std::int64_t timeout_ns, std::unique_ptr<Object>& slot) {
-  if (server()) {
-    throw Error(ErrorCode::invalid,
-                "this ring is served, and its clients take the frames: connect to it by gpumap_ring_connect()");
-  }
+  struct Taking {
+    explicit Taking(LocalRing& of) : of_(of) {
+      const std::lock_guard lock(of_.mutex_);
+      if (of_.server_) {
+        throw Error(ErrorCode::invalid,
+                    "this ring is served, and its clients take the frames: connect to it by gpumap_ring_connect()");
+      }
+      ++of_.takers_;
+    }
+    ~Taking() { --of_.takers_; }
+    Taking(const Taking&) = delete;
+    Taking& operator=(const Taking&) = delete;
+
+   private:
+    LocalRing& of_;
+  };
+  const Taking taking(*this);
   ReadLease lease;
   switch (ring_->receive(lease, deadline_of(timeout_ns))) {
     case RingStatus::ok: {
@@ -278,11 +293,11 @@ gpumap_ring_info LocalRing::info() const {
 }
 
 void LocalRing::stop(bool stopped) {
-  const std::lock_guard lock(mutex_);
   stopped_ = stopped;
   ring_->set_producer_flushing(stopped);
+  const std::lock_guard lock(mutex_);
   // The server is no caller that waits: its clients get what is published all the same.
-  if (!was_served_) ring_->set_consumer_flushing(stopped);
+  ring_->set_consumer_flushing(stopped_ && !was_served_);
 }
 
 std::shared_ptr<LinkServer> LocalRing::server() const {
@@ -300,11 +315,16 @@ std::shared_ptr<LinkServer> LocalRing::serve(LinkServerOptions options, std::int
                             "gpumap_ring_drop_queued(), before it is served",
                             ring_->queued()));
   }
+  if (takers_ != 0) {
+    throw Error(ErrorCode::invalid,
+                "another thread is in gpumap_ring_take(), and once the ring is served its clients take the frames: end "
+                "that call before, by gpumap_ring_stop()");
+  }
   check_crosses(stream_.layout);
-  ring_->set_consumer_flushing(false);
   const std::string id = "gpumap/" + options.path;
   server_ = LinkServer::serve(ring_, std::move(options));
   was_served_ = true;
+  ring_->set_consumer_flushing(false);
   server_->send(time_message(base_ns), key_of(Kept::time));
   server_->send(stream_start_message(id), key_of(Kept::stream_start));
   if (caps_) {
@@ -322,8 +342,12 @@ void LocalRing::end_serving() noexcept {
     ended_ = true;
     last.swap(server_);
   }
-  ring_->close_producer();  // who waits for a slot has the server, too
-  // Its destructor waits for clients: not under the lock.
+  ring_->close_producer();
+  // Who waited for a slot has the server, too, and is not to be the last one: the server's destructor waits for
+  // clients.
+  const Deadline end = Clock::now() + patience_at_end;
+  while (last.use_count() > 1 && Clock::now() < end) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  // Not under the lock.
 }
 
 }  // namespace gpumap::c

@@ -148,6 +148,7 @@ class LocalRing final : public RingCore {
   std::optional<Caps> caps_;
   std::shared_ptr<LinkServer> server_;
   bool was_served_ = false;
+  std::atomic<unsigned> takers_{0};  ///< threads in take(); grows under mutex_
   bool told_segment_ = false;
   bool ended_ = false;
 };

@@ -307,7 +307,7 @@ PyMethodDef ring_methods[] = {
     {"set_caps", ring_set_caps, METH_O,
      "set_caps($self, caps, /)\n--\n\nCaps of the frames from now on, as "
      "\"video/x-raw,format=NV12,width=640,height=480,"
-     "framerate=30/1\"; None: none. A gpumapsrc needs caps."},
+     "framerate=30/1\"; None: none, but where clients have some. A gpumapsrc needs caps."},
     {"close", ring_close, METH_NOARGS,
      "close($self, /)\n--\n\nEnds calls that wait. Slots, tensors and views that are out stay valid. May be called "
      "twice."},

@@ -245,12 +245,21 @@ TEST_F(CLink, WaitsEndByStopAndByClose) {
 TEST_F(CLink, WhatIsPublishedWhileTheRingIsStoppedIsShown) {
   for (const bool closes : {false, true}) {
     gpumap_ring ring = this->ring(100, 3);
+    gpumap_slot slot = nullptr;
+    std::thread takes([&] { EXPECT_EQ(gpumap_ring_take(ring, long_ns, &slot), GPUMAP_STOPPED); });
+    gpumap_server refused = nullptr;
+    auto path = folder_.path() / "none" / "link";
+    EXPECT_TRUE(comes_true([&] {
+      const gpumap_status status = gpumap_ring_serve(ring, path.c_str(), nullptr, &refused);
+      EXPECT_LT(status, 0);
+      return std::string_view(gpumap_last_error()).find("in gpumap_ring_take()") != std::string_view::npos;
+    }));
     EXPECT_OK(gpumap_ring_stop(ring));  // before, too
+    takes.join();
     gpumap_server server = serve(ring);
     EXPECT_OK(gpumap_ring_resume(ring));
     gpumap_ring far = connect();
     ASSERT_OK(gpumap_server_wait_for_client(server, long_ns));
-    gpumap_slot slot = nullptr;
     ASSERT_OK(gpumap_ring_acquire(ring, GPUMAP_WHEN_FULL_WAIT, long_ns, &slot));
     EXPECT_OK(closes ? gpumap_ring_close(ring) : gpumap_ring_stop(ring));
     ASSERT_OK(gpumap_slot_publish(slot, nullptr, nullptr, 0));
@@ -307,7 +316,7 @@ TEST_F(CLink, AWaitForASlotEndsWithTheStreamAndWithTheServer) {
     gpumap_ring ring = this->ring(100, 3);
     auto options = GPUMAP_INIT(gpumap_serve_options);
     options.reserve = 1;
-    options.linger_ns = 1;
+    options.linger_ns = 300'000'000;
     gpumap_server server = serve(ring, options);
     gpumap_ring far = connect();
     ASSERT_OK(gpumap_server_wait_for_client(server, long_ns));
@@ -318,7 +327,9 @@ TEST_F(CLink, AWaitForASlotEndsWithTheStreamAndWithTheServer) {
       expect_error(gpumap_ring_acquire(ring, GPUMAP_WHEN_FULL_WAIT, long_ns, &more), GPUMAP_ERROR_CLOSED, "ended");
     });
     std::this_thread::sleep_for(50ms);
+    const auto began = std::chrono::steady_clock::now();
     EXPECT_OK(closes ? gpumap_server_close(server) : gpumap_ring_end(ring));
+    EXPECT_TRUE(!closes || std::chrono::steady_clock::now() - began >= 300ms) << "it waits for clients itself";
     waiting.join();
     EXPECT_OK(gpumap_slot_release(kept, nullptr));
     EXPECT_OK(gpumap_ring_close(far));

@@ -442,7 +442,7 @@ typedef struct gpumap_serve_options {
   uint32_t reserve;        /* slots that other clients never get; 0: 2 */
   int64_t stall_limit_ns;  /* disconnects the client with the oldest frame when no slot was free for so much time; 0:
                               never */
-  int64_t linger_ns;       /* how long gpumap_server_close() waits for clients to be done; 0: 1 s */
+  int64_t linger_ns;       /* how long gpumap_server_close() waits for clients to be done, a day at most; 0: 1 s */
   int64_t base_time_ns;    /* CLOCK_MONOTONIC at which pts 0 is due, for a `gpumapsrc`; 0: the moment of serving */
 } gpumap_serve_options;
 
