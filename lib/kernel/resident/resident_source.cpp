@@ -23,6 +23,7 @@
 #include "gpumap/file.hpp"
 #include "kernel/compile/compilers.hpp"
 #include "kernel/load_kernel.hpp"
+#include "kernel/resident/source_words.hpp"
 #include "queue/queues.hpp"
 
 namespace gpumap {
@@ -55,123 +56,6 @@ constexpr std::array<Refusal, 7> ptx_refusals{{
     {"nc", past_caches},
     {"ldu", past_caches},
 }};
-
-constexpr bool is_of_name(char c) noexcept {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
-}
-
-/// A name, a keyword or a number of a source, one of ( ) { } [ ] ; : # ## <<<, or what is between the quotes of a
-/// string
-struct Word {
-  std::string_view text;
-  bool quoted = false;
-  bool directive = false;  ///< in a line of the preprocessor
-};
-
-/// What the compiler sees of a source, without comments.
-class Words {
- public:
-  explicit Words(const std::string& code) : joined_(joined(code)), code_(joined_) {
-    while (at_ < code_.size()) read();
-  }
-  [[nodiscard]] const std::vector<Word>& all() const noexcept { return words_; }
-  /// Nothing but blanks and comments of one line are between a word and the one behind it.
-  [[nodiscard]] bool touch(const Word& word, const Word& next) const noexcept {
-    const auto at = static_cast<std::size_t>(word.text.data() + word.text.size() - code_.data());
-    std::string_view between = code_.substr(at, static_cast<std::size_t>(next.text.data() - code_.data()) - at);
-    while (!between.empty()) {
-      const std::size_t comment = between.starts_with("/*") ? between.find("*/", 2) : between.npos;
-      if (comment == between.npos && between[0] != ' ' && between[0] != '\t') return false;
-      between.remove_prefix(comment == between.npos ? 1 : comment + 2);
-    }
-    return true;
-  }
-  /// Up to the end of its line.
-  [[nodiscard]] std::string_view behind(const Word& word) const noexcept {
-    const auto at = static_cast<std::size_t>(word.text.data() + word.text.size() - code_.data());
-    return code_.substr(at, code_.find('\n', at) - at);
-  }
-
- private:
-  /// Lines that end in a backslash go on with the next.
-  static std::string joined(std::string_view code) {
-    std::string made;
-    for (std::size_t at = 0; at < code.size(); ++at) {
-      if (const std::string_view rest = code.substr(at); rest.starts_with("\\\n")) {
-        ++at;
-      } else if (rest.starts_with("\\\r\n")) {
-        at += 2;
-      } else {
-        made += code[at];
-      }
-    }
-    return made;
-  }
-  [[nodiscard]] bool comes(std::string_view text) const noexcept { return code_.substr(at_).starts_with(text); }
-  void go_behind(std::string_view text) noexcept {
-    const std::size_t found = code_.find(text, at_);
-    at_ = found == code_.npos ? code_.size() : found + text.size();
-  }
-  void read() {
-    const char c = code_[at_];
-    if (comes("//")) {
-      at_ = std::min(code_.find('\n', at_), code_.size());
-    } else if (comes("/*")) {
-      go_behind("*/");
-    } else if (c == '"' || c == '\'') {
-      ++at_;
-      read_quoted(std::string(1, c), true);
-    } else if (is_of_name(c)) {
-      // A ' between digits is of the number.
-      const std::size_t begin = at_;
-      while (at_ < code_.size() && (is_of_name(code_[at_]) || (code_[at_] == '\'' && code_[begin] <= '9'))) ++at_;
-      words_.push_back({code_.substr(begin, at_ - begin), false, directive_});
-      if (begins_raw(words_.back().text) && comes("\"")) {
-        ++at_;
-        const std::string_view delimiter = code_.substr(at_, std::min(code_.find('(', at_), code_.size()) - at_);
-        at_ = std::min(at_ + delimiter.size() + 1, code_.size());
-        read_quoted(")" + std::string(delimiter) + "\"", false);
-      }
-    } else {
-      if (begins_line_ && (c == '#' || comes("%:"))) directive_ = true;
-      if (const std::size_t pastes = comes("##") ? 2 : comes("%:%:") ? 4 : 0; pastes != 0) {
-        words_.push_back({code_.substr(at_, pastes), false, directive_});
-        begins_line_ = false;
-        at_ += pastes;
-        return;
-      }
-      if (c == '\n') directive_ = false;
-      if (comes("<<<")) words_.push_back({code_.substr(at_, 3), false, directive_});
-      if (std::string_view("(){}[];:#").find(c) != std::string_view::npos) {
-        words_.push_back({code_.substr(at_, 1), false, directive_});
-      }
-      begins_line_ = c == '\n' || (begins_line_ && (c == ' ' || c == '\t' || c == '\r'));
-      ++at_;
-      return;
-    }
-    begins_line_ = false;
-  }
-  /// Of a string. Any other name that ends in R is a macro before a string.
-  [[nodiscard]] static bool begins_raw(std::string_view prefix) noexcept {
-    constexpr std::array<std::string_view, 5> prefixes{"R", "LR", "uR", "UR", "u8R"};
-    return std::ranges::find(prefixes, prefix) != prefixes.end();
-  }
-  void read_quoted(const std::string& end, bool escapes) {
-    const std::size_t begin = at_;
-    while (at_ < code_.size() && !comes(end) && !(escapes && code_[at_] == '\n')) {
-      at_ += escapes && code_[at_] == '\\' ? 2 : 1;
-    }
-    at_ = std::min(at_, code_.size());
-    if (end != "'") words_.push_back({code_.substr(begin, at_ - begin), true, directive_});
-    if (comes(end)) at_ += end.size();
-  }
-
-  const std::string joined_;
-  const std::string_view code_;
-  std::size_t at_ = 0;
-  bool begins_line_ = true, directive_ = false;
-  std::vector<Word> words_;
-};
 
 /// Such words, whole: of C++, and of PTX.
 constexpr std::array<std::string_view, 19> waits{
@@ -229,12 +113,12 @@ bool is_asm(std::string_view word) noexcept {
 
 /// What the asm at word `at` hands to the assembler: its strings joined. Nothing: it is not in quotes there, or not in
 /// plain letters.
-std::optional<std::string> asm_text(const std::vector<Word>& words, std::size_t at) {
+std::optional<std::string> asm_text(const std::vector<SourceWord>& words, std::size_t at) {
   std::string made;
   while (++at < words.size() && words[at].text != "(") {
   }
   for (++at; at < words.size(); ++at) {
-    const Word& word = words[at];
+    const SourceWord& word = words[at];
     if (!word.quoted) {
       if (word.text == ":" || word.text == ")") return made;
       if (word.text == "R") continue;  // a raw string
@@ -253,14 +137,14 @@ std::optional<std::string> asm_text(const std::vector<Word>& words, std::size_t 
   return made;
 }
 
-bool is_of_attribute(const std::vector<Word>& words, std::size_t at) {
+bool is_of_attribute(const std::vector<SourceWord>& words, std::size_t at) {
   const auto begin = words.begin() + static_cast<std::ptrdiff_t>(at - std::min<std::size_t>(at, 8));
   return std::any_of(begin, words.begin() + static_cast<std::ptrdiff_t>(at),
-                     [](const Word& word) { return word.text == "__attribute__" || word.text == "__attribute"; });
+                     [](const SourceWord& word) { return word.text == "__attribute__" || word.text == "__attribute"; });
 }
 
 /// Where the kernel ends whose `__global__` is word `at`, or its declaration.
-std::size_t end_of_kernel(const std::vector<Word>& words, std::size_t at) {
+std::size_t end_of_kernel(const std::vector<SourceWord>& words, std::size_t at) {
   for (int depth = 0; at < words.size(); ++at) {
     const std::string_view text = words[at].text;
     if (text == "(" || text == "{") ++depth;
@@ -282,7 +166,8 @@ struct EarlyEnd {
 /// wait behind that. `waiting`: functions and macros that wait; grows.
 class Blocks {
  public:
-  Blocks(const Words& read, std::set<std::string>& waiting) : read_(read), words_(read.all()), waiting_(waiting) {}
+  Blocks(const SourceWords& read, std::set<std::string>& waiting)
+      : read_(read), words_(read.all()), waiting_(waiting) {}
 
   /// The next word. True: what it waits for may have left its function.
   [[nodiscard]] bool see(std::size_t at) {
@@ -381,8 +266,8 @@ class Blocks {
     return is_waited_for;
   }
 
-  const Words& read_;
-  const std::vector<Word>& words_;
+  const SourceWords& read_;
+  const std::vector<SourceWord>& words_;
   std::set<std::string>& waiting_;
   std::vector<Block> blocks_;                 ///< outermost first
   std::vector<std::vector<Block>> branches_;  ///< as they were at each #if that is open
@@ -433,8 +318,8 @@ class Search {
     read(source_.code, file.parent_path());
   }
   void read(const std::string& code, const std::filesystem::path& folder) {
-    const Words read(code);
-    const std::vector<Word>& words = read.all();
+    const SourceWords read(code);
+    const std::vector<SourceWord>& words = read.all();
     std::size_t kernel_ends = 0;
     std::size_t macro = 0;  // the `define` of a line that pastes
     Blocks blocks(read, waiting_);
@@ -470,13 +355,13 @@ class Search {
 
   /// The ## at word `at`, of the macro whose `define` is word `macro`, may make any word: what it puts together are
   /// parameters, or parts of what is looked for.
-  [[nodiscard]] static bool pastes(const Words& read, std::size_t macro, std::size_t at) {
-    const std::vector<Word>& words = read.all();
+  [[nodiscard]] static bool pastes(const SourceWords& read, std::size_t macro, std::size_t at) {
+    const std::vector<SourceWord>& words = read.all();
     if (at == 0 || at + 1 >= words.size()) return false;
-    const Word &before = words[at - 1], &after = words[at + 1];
+    const SourceWord &before = words[at - 1], &after = words[at + 1];
     // Else one side is no name: what comes of it is none either.
     if (!read.touch(before, words[at]) || !read.touch(words[at], after)) return false;
-    const auto any_word = [&](const Word& word) {
+    const auto any_word = [&](const SourceWord& word) {
       if (word.quoted || !is_of_name(word.text[0])) return word.text == "##" || word.text == "%:%:";
       if (word.text == "__VA_ARGS__" || may_hide(word.text)) return true;
       if (macro + 2 >= words.size() || words[macro + 2].text != "(") return false;
