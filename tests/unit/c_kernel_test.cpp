@@ -253,7 +253,7 @@ TEST_F(CKernel, TheFirstPlaneOfAnOutputMayLieLast) {
   const auto converted = [&] {
     gpumap_memory output = nullptr;
     EXPECT_OK(gpumap_kernel_run(kernel, &run, &output));
-    const auto content = content_of_memory(output);
+    auto content = content_of_memory(output);
     EXPECT_OK(gpumap_memory_free(output));
     return content;
   };

@@ -111,19 +111,20 @@ TEST(ResidentSource, RefusesWhatTheGpuWouldNotComeBackFrom) {
            "template <class T> __device__ T sum(T x) { if (x) return x; return __shfl_xor_sync(~0u, x, 1); }",
            "namespace mine { struct Sum { __device__ int of(int x) const { if (x) return 1; __syncwarp(); } }; }",
            "__device__ int sum(int x) { for (;;) { __syncthreads(); if (x) return 1; } }",
-           "__device__ int sum() { __syncthreads(); return 2; }\n"
-           "__device__ int two(int x) { if (x) return 1; return sum(); }",
+           std::string("__device__ int sum() { __syncthreads(); return 2; }\n") +
+               "__device__ int two(int x) { if (x) return 1; return sum(); }",
            "__device__ int sum(int x) { return each([&](int i) { if (i) return 1; __syncwarp(); return 2; }); }",
            one + "auto f = [](int x) { if (x) return 1; __syncthreads(); return 2; }; }",
            "__device__ int sum(const int* a, float x) { if (a[1] > (int)x) { return 1; } __syncthreads(); return 2; }",
            "__device__ int sum(int x) { if (x) return 1; asm volatile(\"bar.sync 0;\"); return 2; }",
            "#define SUM(x) __shfl_xor_sync(~0u, x, 1)\n__device__ int sum(int x) { if (x) return 1; return SUM(x); }",
-           "__device__ int sum(int x); __device__ int two(int x) { if (x) return 1; return sum(x); }\n"
-           "__device__ int sum(int x) { __syncthreads(); return x; }",
-           "template <int n> __device__ int sum(int x) { __syncthreads(); return x; }\n"
-           "__device__ int two(int x) { if (x) return 1; return sum<3>(x); }",
-           "__device__ int sum(int x) {\n#if A\nif (x) return 1;\n#else\nif (x) {\n#endif\n__syncthreads(); return 2; "
-           "}",
+           std::string("__device__ int sum(int x); __device__ int two(int x) { if (x) return 1; return sum(x); }\n") +
+               "__device__ int sum(int x) { __syncthreads(); return x; }",
+           std::string("template <int n> __device__ int sum(int x) { __syncthreads(); return x; }\n") +
+               "__device__ int two(int x) { if (x) return 1; return sum<3>(x); }",
+           std::string("__device__ int sum(int x) {\n#if A\nif (x) return 1;\n#else\nif (x) "
+                       "{\n#endif\n__syncthreads(); return 2; ") +
+               "}",
        }) {
     EXPECT_THAT(refusal(cuda(both)), HasSubstr("threads end early")) << both;
   }
@@ -143,18 +144,18 @@ TEST(ResidentSource, RefusesWhatTheGpuWouldNotComeBackFrom) {
            "#define NAMED(x) table_##x\n" + one + "__syncthreads(); NAMED(one) = 1; }",
            "#define NAMED(x) x##_of_two\n" + one + "if (x) return; NAMED(one) = 1; }",
            "#define LOG(text, ...) printf(text, ##__VA_ARGS__)\n" + one + "__syncthreads(); LOG(\"%d\", 1); }",
-           "__device__ int two(int x) { if (x) return 1; return 2; }\n"
-           "__device__ int sum(int x) { __syncthreads(); if (x) return 1; return two(x); }",
+           std::string("__device__ int two(int x) { if (x) return 1; return 2; }\n") +
+               "__device__ int sum(int x) { __syncthreads(); if (x) return 1; return two(x); }",
            "__device__ int sum(int x) { const auto two = [](int y) { return y; }; __syncthreads(); return two(x); }",
            "__device__ int sum(int x) { for (int i = 0; i < 5; ++i) { x += __shfl_down_sync(~0u, x, 1); } return x; }",
            "struct __align__(16) Two { __device__ int of() { return 1; } __device__ void wait_for_all() { sync(); } };",
-           "__device__ int sum(const int* a) { for (int i = a[0] + (int)threadIdx.x; i < 9; ++i) { __syncwarp(); } "
-           "return 1; }"
-           "__device__ int two(int x) { if (x) return 1; for (;;) { x = 2; } return 2; }",
+           std::string("__device__ int sum(const int* a) { for (int i = a[0] + (int)threadIdx.x; i < 9; ++i) {") +
+               " __syncwarp(); } return 1; }\n__device__ int two(int x) { if (x) return 1; for (;;) { x = 2; } return "
+               "2; }",
            "__device__ float2 sum(float2 v) { return {__shfl_down_sync(~0u, v.x, 1), __shfl_down_sync(~0u, v.y, 1)}; }",
            "__device__ int sum(int x) { return each([&](int i) { __syncwarp(); return i; }); }",
-           "__device__ int sum(int x) { __syncwarp(); return x; }\n"
-           "__device__ int two(int x) { if (x) return 1; int sum = 0; return sum; }",
+           std::string("__device__ int sum(int x) { __syncwarp(); return x; }\n") +
+               "__device__ int two(int x) { if (x) return 1; int sum = 0; return sum; }",
            "__device__ int two(int x) {\n#if A\nfor (;;) {\n#else\nfor (;;) {\n#endif\nx = 1; } return x; }\n" + one +
                "__syncthreads(); }",
            "#define TEXT(x) #x\n" + one + "__syncthreads(); printf(TEXT(x)); }",

@@ -182,7 +182,7 @@ class Blocks {
       Block block = begun(at);
       block.parentheses = std::exchange(parentheses_, 0);
       block.in_return = std::exchange(returns_, false);
-      blocks_.push_back(std::move(block));
+      blocks_.push_back(block);
     }
     if (text == "return") returns_ = true;
     const bool ends = text == "{" || text == "}" || (text == ";" && parentheses_ == 0);
@@ -232,7 +232,7 @@ class Blocks {
   /// Whether the word is followed by arguments, or by those of a template.
   [[nodiscard]] bool is_call(std::size_t at) const {
     if (at + 1 == words_.size()) return false;
-    return words_[at].text.data()[words_[at].text.size()] == '<' || words_[at + 1].text == "(";
+    return read_.behind(words_[at]).starts_with('<') || words_[at + 1].text == "(";
   }
   /// The one that word `at` begins.
   [[nodiscard]] Block begun(std::size_t at) const {
@@ -258,10 +258,11 @@ class Blocks {
   /// True: in a loop in which others wait.
   [[nodiscard]] bool leave() {
     bool is_waited_for = false;
-    for (auto block = blocks_.rbegin(); block != blocks_.rend(); ++block) {
-      is_waited_for = is_waited_for || (block->is_loop && block->waits);
-      block->returns = true;
-      if (block->is_function) break;
+    for (std::size_t i = blocks_.size(); i-- > 0;) {
+      Block& block = blocks_[i];
+      is_waited_for = is_waited_for || (block.is_loop && block.waits);
+      block.returns = true;
+      if (block.is_function) break;
     }
     return is_waited_for;
   }
