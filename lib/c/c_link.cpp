@@ -165,19 +165,17 @@ class ConnectedRing final : public RingCore {
 class ServerObject final : public Object {
  public:
   static constexpr const char* name = "server";
-  ServerObject(std::shared_ptr<LocalRing> of, const std::shared_ptr<LinkServer>& its_server)
-      : ring(std::move(of)), server(its_server) {}
+  explicit ServerObject(std::shared_ptr<LocalRing> of) : ring(std::move(of)) {}
   ~ServerObject() override { ring->end_serving(); }
   [[nodiscard]] const char* what() const noexcept override { return name; }
   /// Throws Failure where it was closed meanwhile.
   [[nodiscard]] std::shared_ptr<LinkServer> get() const {
-    auto alive = server.lock();
+    auto alive = ring->server();  // none from the beginning of its end on
     if (!alive) throw Failure(GPUMAP_ERROR_CLOSED, "this server was closed");
     return alive;
   }
 
   const std::shared_ptr<LocalRing> ring;
-  const std::weak_ptr<LinkServer> server;
 };
 
 }  // namespace
@@ -219,8 +217,8 @@ gpumap_status gpumap_ring_serve(gpumap_ring ring, const char* path, const gpumap
     made.stall_limit = std::chrono::nanoseconds(std::max<std::int64_t>(wanted.stall_limit_ns, 0));
     if (wanted.linger_ns != 0) made.linger = patience_of(wanted.linger_ns);
     const std::int64_t base_ns = wanted.base_time_ns != 0 ? wanted.base_time_ns : monotonic_ns();
-    const auto serving = local->serve(std::move(made), base_ns);
-    hand_out(std::make_unique<ServerObject>(local, serving), server);
+    local->serve(std::move(made), base_ns);
+    hand_out(std::make_unique<ServerObject>(local), server);
     return GPUMAP_OK;
   });
 }

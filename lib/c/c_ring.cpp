@@ -305,7 +305,7 @@ std::shared_ptr<LinkServer> LocalRing::server() const {
   return server_;
 }
 
-std::shared_ptr<LinkServer> LocalRing::serve(LinkServerOptions options, std::int64_t base_ns) {
+void LocalRing::serve(LinkServerOptions options, std::int64_t base_ns) {
   const std::lock_guard lock(mutex_);
   if (was_served_) throw Error(ErrorCode::invalid, "this ring is or was served: make another one for another server");
   if (ended_) throw_ended();
@@ -332,7 +332,6 @@ std::shared_ptr<LinkServer> LocalRing::serve(LinkServerOptions options, std::int
     tell_of_segment();
   }
   if (stream_.layout) server_->send(layout_message(&*stream_.layout), key_of(Kept::layout));
-  return server_;
 }
 
 void LocalRing::end_serving() noexcept {

@@ -133,12 +133,13 @@ class LocalRing final : public RingCore {
   void stop(bool stopped) override;
 
   /// The ring's one server. Throws Error(invalid) where there is or was one, or where frames are queued.
-  [[nodiscard]] std::shared_ptr<LinkServer> serve(LinkServerOptions options, std::int64_t base_ns);
+  void serve(LinkServerOptions options, std::int64_t base_ns);
   /// The end of that server.
   void end_serving() noexcept;
+  /// Null: there is none, or it ends.
+  [[nodiscard]] std::shared_ptr<LinkServer> server() const;
 
  private:
-  [[nodiscard]] std::shared_ptr<LinkServer> server() const;
   void tell_of_segment();
 
   const std::shared_ptr<Ring> ring_;
