@@ -195,7 +195,7 @@ class Turns {
   /// Its turn, where it comes before `deadline`.
   class Turn {
    public:
-    explicit Turn(Turns& of, Deadline deadline = no_deadline) : of_(of) {
+    Turn(Turns& of, Deadline deadline) : of_(of) {
       std::unique_lock lock(of_.mutex_);
       has_it_ = of_.ended_.wait_until(lock, deadline, [this] { return !of_.taken_; });
       if (has_it_) of_.taken_ = true;

@@ -436,7 +436,7 @@ TEST_F(CKernel, AnswersInTimeWhereTheKernelDoesNotEnd) {
     EXPECT_EQ(gpumap_kernel_run(kernel, &run, &output), GPUMAP_TIMEOUT) << to_host;
     EXPECT_EQ(output, nullptr);
   }
-  // Nor does anybody wait longer than he will for those who do.
+  // The wait for another thread's call counts: each answers within its own timeout.
   std::vector<std::uint64_t> told(32);
   const auto result = [&](std::int64_t timeout_ns) {
     return gpumap_kernel_result(kernel, told.data(), static_cast<std::uint32_t>(told.size()), timeout_ns);

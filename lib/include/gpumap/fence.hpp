@@ -19,7 +19,7 @@ inline constexpr Deadline no_deadline = Deadline::max();
 
 enum class WaitResult { ready, timeout, cancelled };
 
-/// Work of others that something on the GPU has to wait for.
+/// Whether GPU work waits behind that of other timelines.
 enum class WorkAhead {
   none,
   awaited,  ///< somebody waits for it
