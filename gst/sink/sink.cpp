@@ -326,6 +326,7 @@ gboolean event(GstBaseSink* sink, GstEvent* event) {
       channel->flush(gst_event_ref(event));
       state.core->set_flushing(false);
       (void)base_event(sink, event);
+      gpumap::gst::mend_states_soon(GST_ELEMENT_CAST(sink));
       // The end of one flush is no end of another, whose thread may wait for the lock that this one has, and whose
       // pipeline for that thread: a frame that came in between would wait for that pipeline. Upstream sees that at the
       // pad: it would take an event that is refused for an error.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 // A pipeline prerolls with as many frames as what is behind gpumapsrc wants, and makes no more of them until it plays.
 #include <atomic>
+#include <functional>
+#include <thread>
 #include <tuple>
 
 #include "matrix.hpp"
@@ -316,6 +318,46 @@ TEST(States, AlwaysComeBack) {
     }
     EXPECT_LT(pipeline.stop(), at_once);
   });
+}
+
+// A bin that is on its way to PLAYING does not notice that a flush takes a sink out of there again.
+TEST(States, AFlushOnTheWayToPlayingKeepsNobodyInPaused) {
+  Pipeline pipeline(on_new_channel(
+      "appsrc name=in format=time caps=application/octet-stream ! gpumapsink name=sink sync=false $CHANNEL"));
+  ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  const auto frame = [&] { return push(pipeline.appsrc(), new_buffer(random_data(101, 1), 0)); };
+  ASSERT_TRUE(frame());
+  ASSERT_TRUE(pipeline.reach(GST_STATE_PLAYING));
+  std::atomic<int> flushes{0};
+  const auto flush = [&] {
+    gst_element_send_event(pipeline.element("in"), gst_event_new_flush_start());
+    gst_element_send_event(pipeline.element("in"), gst_event_new_flush_stop(TRUE));
+    ++flushes;
+  };
+  const std::function<void(GstMessage*)> see = [&](GstMessage* message) {
+    GstState state = GST_STATE_NULL;
+    if (GST_MESSAGE_TYPE(message) != GST_MESSAGE_STATE_CHANGED ||
+        GST_MESSAGE_SRC(message) != GST_OBJECT_CAST(pipeline.element("sink"))) {
+      return;
+    }
+    gst_message_parse_state_changed(message, nullptr, &state, nullptr);
+    if (state == GST_STATE_PLAYING && flushes == 1) std::thread(flush).join();
+  };
+  const Ptr<GstBus> bus(gst_element_get_bus(pipeline.get()));
+  gst_bus_set_sync_handler(
+      bus.get(),
+      [](GstBus*, GstMessage* message, gpointer seen_by) {
+        (*static_cast<const std::function<void(GstMessage*)>*>(seen_by))(message);
+        return GST_BUS_PASS;
+      },
+      const_cast<std::function<void(GstMessage*)>*>(&see), nullptr);
+  flush();
+  ASSERT_TRUE(frame());
+  ASSERT_TRUE(eventually([&] { return flushes == 2; }));
+  for (int n = 0; n < 3; ++n) ASSERT_TRUE(frame());
+  EXPECT_TRUE(eventually([&] { return stat(pipeline.element("sink"), "frames") == 5; }));
+  EXPECT_TRUE(pipeline.reach(GST_STATE_PLAYING));
+  gst_bus_set_sync_handler(bus.get(), nullptr, nullptr, nullptr);
 }
 
 }  // namespace

@@ -250,7 +250,6 @@ TEST_F(LinkSides, AnInstantRateEndsWhereItEndsAtTheProducer) {
   change_rate(*producer, 3);
   push_frame(*producer, 1);
   EXPECT_TRUE(plays_at(consumer, 3));
-  ASSERT_TRUE(producer->reach(GST_STATE_PLAYING));  // a flush on the way there keeps a bin of GStreamer 1.22 in PAUSED
   flush(TRUE);
   push_frame(*producer, 2);
   EXPECT_TRUE(plays_at(consumer, 1));
