@@ -32,6 +32,7 @@ namespace gpumap::c {
 namespace {
 
 constexpr std::int64_t usual_timeout_ns = 60'000'000'000;
+constexpr std::uint32_t gap_flag = 64;  ///< of gpumap_frame_info
 
 /// Notes for a slot what reads it.
 class SlotHolder final : public FrameHolder {
@@ -135,6 +136,7 @@ struct Input {
   FrameHolder* holder;
   std::uint64_t sequence = 0;
   std::int64_t pts = no_time, duration = no_time;
+  bool gap = false;  ///< as gpumap_run_options
 };
 
 /// Ends the waits of a launcher when a time is over. Thread safety: one thread at a time.
@@ -265,6 +267,7 @@ class KernelObject final : public Object {
   std::atomic<std::uint32_t> result_words_;  ///< for any thread: a call may be in the launcher for long
   TimeLimit limit_{launcher_};
   std::optional<std::pair<gpumap_layout, gpumap_layout>> stream_;
+  bool is_first_ = true;  ///< the next frame: none went before it since the stream, or another version, began
 };
 
 bool is_same(const gpumap_layout& one, const gpumap_layout& other) {
@@ -287,6 +290,7 @@ void KernelObject::set_stream(const gpumap_layout& in, const gpumap_layout& out)
   }
   launcher_.set_stream(frame_layout_of(in), frame_layout_of(out), to_rgb(in), 0, 1, from_rgb(out));
   stream_ = {in, out};
+  is_first_ = true;
 }
 
 /// Of an input like this, as the kernel's line `output` says it; as the input where there is none, or where it leaves
@@ -323,7 +327,10 @@ gpumap_status KernelObject::run(const Input& input, const gpumap_run_options& op
   const auto without_limit = [](TimeLimit* limit) { limit->stop(); };
   const std::unique_ptr<TimeLimit, decltype(without_limit)> limited(&limit_);
   limit_.start(deadline);  // of reload(), too, which waits for what was launched before
-  if (const auto news = launcher_.reload(); news && !news->empty()) throw Error(ErrorCode::compile, *news);
+  if (const auto news = launcher_.reload()) {
+    if (!news->empty()) throw Error(ErrorCode::compile, *news);
+    is_first_ = true;
+  }
   result_words_ = result_words();
   if (options.out == nullptr) out = declared_output(in);
   set_stream(in, out);
@@ -345,10 +352,15 @@ gpumap_status KernelObject::run(const Input& input, const gpumap_run_options& op
   frame.sequence = input.sequence;
   frame.pts = input.pts;
   frame.duration = input.duration;
-  frame.gap = options.gap != 0;
+  frame.gap = is_first_ || input.gap;
+  if (input.gap) {
+    launcher_.begin();
+    launcher_.realign();
+  }
   FrameOutput made =
       launcher_.launch(frame, {.place = options.to_host != 0 ? FrameTarget::Place::host : FrameTarget::Place::device});
   if (made.outcome == FrameOutput::Outcome::cancelled) return GPUMAP_TIMEOUT;
+  is_first_ = false;
   LentBlock& block = options.to_host != 0 ? made.host : made.block;
   if (made.outcome == FrameOutput::Outcome::given && block) {
     output = std::make_unique<MemoryObject>(device, keep(std::move(block)), 0, made.bytes, made.done);
@@ -447,7 +459,8 @@ gpumap_status run_on_memory(KernelObject& kernel, const gpumap_run_options& opti
               .bytes = bytes_of(options, place.bytes, place.bytes),
               .written = memory->written(),
               .layout = {},
-              .holder = &holder};
+              .holder = &holder,
+              .gap = options.gap != 0};
   if (options.layout != nullptr) input.layout = options_of(options.layout, "gpumap_layout");
   return kernel.run(input, options, output);
 }
@@ -467,7 +480,8 @@ gpumap_status run_on_slot(KernelObject& kernel, const gpumap_run_options& option
               .holder = &holder,
               .sequence = slot->info.sequence,
               .pts = slot->info.pts,
-              .duration = slot->info.duration};
+              .duration = slot->info.duration,
+              .gap = options.gap != 0 || (slot->info.flags & gap_flag) != 0};
   if (options.layout != nullptr) {
     input.layout = options_of(options.layout, "gpumap_layout");
   } else {

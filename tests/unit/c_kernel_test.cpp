@@ -323,6 +323,114 @@ TEST_F(CKernel, ForgetsOldResultsThatNobodyAsksFor) {
   EXPECT_OK(gpumap_kernel_close(kernel));
 }
 
+// What a kernel keeps from frame to frame is as new where a stream begins, or some of it is missing.
+TEST_F(CKernel, WhereFramesDoNotFollowAllBeginsAnew) {
+  const std::string name = folder_.path() / "follows";
+  const auto write = [&name](const std::string& version) {
+    const std::string lines =
+        "// gpumap: state 16\n// gpumap: history 1\n// gpumap: results count=u64,flags=u64,past=u64,version=u64\n";
+    std::ofstream(name + ".cu") << "#include <gpumap/kernel.h>\n"
+                                << lines
+                                << "extern \"C\" __global__ void follows(gpumap_frame frame) {\n"
+                                   "  if (blockIdx.x != 0 || threadIdx.x != 0) return;\n"
+                                   "  gpumap_u64* told = (gpumap_u64*)frame.result;\n"
+                                   "  told[0] = ++*(gpumap_u64*)frame.state;\n  told[1] = frame.flags;\n"
+                                   "  told[2] = frame.past_count;\n  told[3] = " +
+                                       version + ";\n}\n";
+    std::ofstream(name + ".comp") << "#version 460\n#include <gpumap.glsl>\n"
+                                  << lines
+                                  << "void main() {\n  if (gpumap_thread() != 0) return;\n"
+                                     "  const uint64_t count = load_u64(frame.state) + 1ul;\n"
+                                     "  store_u64(frame.state, count);\n  store_u64(frame.result, count);\n"
+                                     "  store_u64(frame.result + 8ul, uint64_t(frame.flags));\n"
+                                     "  store_u64(frame.result + 16ul, uint64_t(frame.past_count));\n"
+                                     "  store_u64(frame.result + 24ul, " +
+                                         version + "ul);\n}\n";
+  };
+  write("1");
+  auto options = GPUMAP_INIT(gpumap_kernel_options);
+  options.file = name.c_str();
+  options.flags = GPUMAP_KERNEL_RELOAD;
+  gpumap_kernel kernel = open(options);
+  const auto told = [&](const gpumap_run_options& run) {
+    gpumap_memory output = nullptr;
+    EXPECT_OK(gpumap_kernel_run(kernel, &run, &output));
+    EXPECT_OK(gpumap_memory_free(output));
+    std::vector<std::uint64_t> words(GPUMAP_RESULT_WORDS);
+    EXPECT_OK(gpumap_kernel_result(kernel, words.data(), GPUMAP_RESULT_WORDS, long_ns));
+    words.resize(4);
+    return words;
+  };
+  using Words = std::vector<std::uint64_t>;
+  const Words first{1, GPUMAP_FRAME_GAP, 0, 1}, second{2, 0, 1, 1};
+  auto run = GPUMAP_INIT(gpumap_run_options);
+  run.memory = this->memory(64);
+  EXPECT_EQ(told(run), first);
+  EXPECT_EQ(told(run), second);
+  run.gap = 1;
+  EXPECT_EQ(told(run), first) << "a gap";
+  run.gap = 0;
+  EXPECT_EQ(told(run), second);
+  auto layout = GPUMAP_INIT(gpumap_layout);
+  ASSERT_OK(gpumap_layout_of_picture(GPUMAP_FORMAT_GRAY8, 8, 8, &layout));
+  run.layout = &layout;
+  EXPECT_EQ(told(run), first) << "another layout";
+  EXPECT_EQ(told(run), second);
+  gpumap_ring ring = this->ring(64, 3);
+  auto of_slot = GPUMAP_INIT(gpumap_run_options);
+  of_slot.layout = &layout;
+  for (const std::uint32_t flags : {64U, 0U}) {
+    gpumap_slot slot = nullptr;
+    ASSERT_OK(gpumap_ring_acquire(ring, GPUMAP_WHEN_FULL_WAIT, 0, &slot));
+    gpumap_frame_info info = gpumap_frame_of(64);
+    info.flags = flags;
+    ASSERT_OK(gpumap_slot_publish(slot, &info, nullptr, 0));
+    ASSERT_OK(gpumap_ring_take(ring, 0, &of_slot.slot));
+    EXPECT_EQ(told(of_slot), flags != 0 ? first : second) << "a slot with flags " << flags;
+    EXPECT_OK(gpumap_slot_release(of_slot.slot, nullptr));
+  }
+  EXPECT_OK(gpumap_ring_close(ring));
+  write("2");
+  Words words;
+  const auto end = std::chrono::steady_clock::now() + 60s;
+  do words = told(run);
+  while (words[3] != 2 && std::chrono::steady_clock::now() < end);
+  EXPECT_EQ(words, (Words{1, GPUMAP_FRAME_GAP, 0, 2})) << "loaded again";
+  EXPECT_EQ(told(run), (Words{2, 0, 1, 2}));
+  EXPECT_OK(gpumap_memory_free(run.memory));
+  EXPECT_OK(gpumap_kernel_close(kernel));
+}
+
+TEST_F(CKernel, AGapLeavesOutTheSampleThatWasCutOff) {
+  gpumap_kernel kernel = builtin("iq-to-f32");
+  auto samples = GPUMAP_INIT(gpumap_layout);
+  samples.format = GPUMAP_FORMAT_F32;
+  samples.channels = 1;
+  samples.rate = 48000;
+  auto run = GPUMAP_INIT(gpumap_run_options);
+  run.layout = &samples;
+  run.memory = memory(8);
+  const std::string sent = "abcdefgh";
+  ASSERT_OK(gpumap_memory_write(run.memory, 0, sent.data(), sent.size()));
+  struct Frame {
+    std::uint64_t bytes;
+    std::uint32_t gap;
+    std::string given;
+  };
+  const Frame frames[] = {{6, 0, "abcd"}, {8, 0, "efabcdef"}, {8, 1, "abcdefgh"}, {4, 0, "abcd"}};
+  for (const auto& [bytes, gap, given] : frames) {
+    run.bytes = bytes;
+    run.gap = gap;
+    gpumap_memory output = nullptr;
+    ASSERT_OK(gpumap_kernel_run(kernel, &run, &output));
+    const auto got = content_of_memory(output);
+    EXPECT_EQ(std::string(got.begin(), got.end()), given);
+    EXPECT_OK(gpumap_memory_free(output));
+  }
+  EXPECT_OK(gpumap_memory_free(run.memory));
+  EXPECT_OK(gpumap_kernel_close(kernel));
+}
+
 TEST_F(CKernel, WaitsForWhatFillsItsInput) {
   const std::string file = adder();
   auto options = GPUMAP_INIT(gpumap_kernel_options);
