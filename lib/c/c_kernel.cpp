@@ -331,6 +331,9 @@ gpumap_status KernelObject::run(const Input& input, const gpumap_run_options& op
     if (!news->empty()) throw Error(ErrorCode::compile, *news);
     is_first_ = true;
   }
+  if (const std::string problem = launcher_.refresh_tables(); !problem.empty()) {
+    throw Error(ErrorCode::invalid, problem);
+  }
   result_words_ = result_words();
   if (options.out == nullptr) out = declared_output(in);
   set_stream(in, out);

@@ -2,10 +2,13 @@
 // Kernels of gpumap.h, on memory and on slots: in CUDA where the device has it, else in Vulkan.
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <fstream>
 #include <future>
 #include <span>
+#include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "c_helpers.hpp"
@@ -397,6 +400,65 @@ TEST_F(CKernel, WhereFramesDoNotFollowAllBeginsAnew) {
   while (words[3] != 2 && std::chrono::steady_clock::now() < end);
   EXPECT_EQ(words, (Words{1, GPUMAP_FRAME_GAP, 0, 2})) << "loaded again";
   EXPECT_EQ(told(run), (Words{2, 0, 1, 2}));
+  EXPECT_OK(gpumap_memory_free(run.memory));
+  EXPECT_OK(gpumap_kernel_close(kernel));
+}
+
+TEST_F(CKernel, ATableIsLoadedAgainWhenItsFileChanges) {
+  const std::string name = folder_.path() / "table", file = folder_.path() / "table.bin";
+  const auto put = [&](const std::string& content) {
+    std::ofstream(file + ".new") << content;
+    std::filesystem::rename(file + ".new", file);
+  };
+  put("a");
+  const std::string lines = "// gpumap: table letters uint8\n// gpumap: results first=u64,count=u64\n";
+  std::ofstream(name + ".cu") << "#include <gpumap/kernel.h>\n"
+                              << lines
+                              << "extern \"C\" __global__ void table(gpumap_frame frame) {\n"
+                                 "  if (blockIdx.x != 0 || threadIdx.x != 0) return;\n"
+                                 "  gpumap_u64* told = (gpumap_u64*)frame.result;\n"
+                                 "  told[0] = *(const unsigned char*)frame.tables[0].address;\n"
+                                 "  told[1] = frame.tables[0].count;\n}\n";
+  std::ofstream(name + ".comp") << "#version 460\n#include <gpumap.glsl>\n"
+                                << lines
+                                << "void main() {\n  if (gpumap_thread() != 0) return;\n"
+                                   "  store_u64(frame.result, uint64_t(load_u8(frame.tables[0].address)));\n"
+                                   "  store_u64(frame.result + 8ul, frame.tables[0].count);\n}\n";
+  const std::string declare = "table letters=" + file;
+  auto options = GPUMAP_INIT(gpumap_kernel_options);
+  options.file = name.c_str();
+  options.declare = declare.c_str();
+  gpumap_kernel kernel = open(options);
+  auto run = GPUMAP_INIT(gpumap_run_options);
+  run.memory = this->memory(64);
+  gpumap_memory output = nullptr;
+  const auto told = [&] {
+    EXPECT_OK(gpumap_kernel_run(kernel, &run, &output));
+    EXPECT_OK(gpumap_memory_free(output));
+    std::vector<std::uint64_t> words(GPUMAP_RESULT_WORDS);
+    EXPECT_OK(gpumap_kernel_result(kernel, words.data(), GPUMAP_RESULT_WORDS, long_ns));
+    return std::pair(words[0], words[1]);
+  };
+  const std::pair before(std::uint64_t{'a'}, std::uint64_t{1}), after(std::uint64_t{'b'}, std::uint64_t{2});
+  EXPECT_EQ(told(), before);
+  put("bc");
+  auto now = before;
+  const auto end = std::chrono::steady_clock::now() + 60s;
+  while (now == before && std::chrono::steady_clock::now() < end) now = told();
+  EXPECT_EQ(now, after);
+  // One that cannot be used is told once.
+  put("");
+  gpumap_status status = GPUMAP_OK;
+  while (status == GPUMAP_OK && std::chrono::steady_clock::now() < end) {
+    status = gpumap_kernel_run(kernel, &run, &output);
+    if (status != GPUMAP_OK) break;
+    EXPECT_OK(gpumap_memory_free(output));
+  }
+  expect_error(status, GPUMAP_ERROR_INVALID, "is empty");
+  std::vector<std::uint64_t> words(GPUMAP_RESULT_WORDS);
+  while (gpumap_kernel_result(kernel, words.data(), GPUMAP_RESULT_WORDS, long_ns) == GPUMAP_OK) {
+  }
+  EXPECT_EQ(told(), after) << "the previous one stays";
   EXPECT_OK(gpumap_memory_free(run.memory));
   EXPECT_OK(gpumap_kernel_close(kernel));
 }

@@ -530,7 +530,9 @@ GPUMAP_C_API gpumap_status gpumap_kernel_set_params(gpumap_kernel kernel, const 
  * what the kernel wrote: gpumap_memory_wait() or gpumap_memory_read() before it is used, gpumap_memory_free() after
  * that. Null: the kernel gives nothing of this frame, or leaves it unchanged. TIMEOUT: the frame is lost, and what was
  * launched runs on. A `params`, layout or size that the kernel does not take: INVALID. A kernel that faults:
- * DEVICE_LOST, here or later. */
+ * DEVICE_LOST, here or later. Files of its tables are loaded again when they have changed, and with
+ * GPUMAP_KERNEL_RELOAD its own. For one that cannot be used one call fails, INVALID or COMPILE, without a launch; the
+ * next ones go on with what was there before. */
 GPUMAP_C_API gpumap_status gpumap_kernel_run(gpumap_kernel kernel, const gpumap_run_options* options,
                                              gpumap_memory* output);
 /* The result words of the oldest launch whose result was not asked for; of those that have ended the last 1024 are
