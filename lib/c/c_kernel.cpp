@@ -191,40 +191,6 @@ class TimeLimit {
   std::thread thread_;  ///< from the first limit on
 };
 
-/// The turns of the calls on one kernel, one at a time. Thread safety: any thread.
-class Turns {
- public:
-  /// Its turn, where it comes before `deadline`.
-  class Turn {
-   public:
-    Turn(Turns& of, Deadline deadline) : of_(of) {
-      std::unique_lock lock(of_.mutex_);
-      has_it_ = of_.ended_.wait_until(lock, deadline, [this] { return !of_.taken_; });
-      if (has_it_) of_.taken_ = true;
-    }
-    ~Turn() {
-      if (!has_it_) return;
-      {
-        const std::lock_guard lock(of_.mutex_);
-        of_.taken_ = false;
-      }
-      of_.ended_.notify_one();
-    }
-    Turn(const Turn&) = delete;
-    Turn& operator=(const Turn&) = delete;
-    explicit operator bool() const noexcept { return has_it_; }
-
-   private:
-    Turns& of_;
-    bool has_it_ = false;
-  };
-
- private:
-  std::mutex mutex_;
-  std::condition_variable ended_;
-  bool taken_ = false;
-};
-
 class KernelObject final : public Object {
  public:
   static constexpr const char* name = "kernel";

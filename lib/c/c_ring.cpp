@@ -419,8 +419,10 @@ gpumap_status gpumap_ring_take(gpumap_ring ring, int64_t timeout_ns, gpumap_slot
 gpumap_status gpumap_slot_publish(gpumap_slot slot, const gpumap_frame_info* info, const gpumap_fence* after,
                                   int64_t timeout_ns) {
   return guarded([&]() -> gpumap_status {
+    const Deadline deadline = deadline_of(timeout_ns);
     const auto object = use<SlotObject>(slot);
-    const std::lock_guard lock(object->mutex);
+    const Turns::Turn turn(object->turns, deadline);
+    if (!turn) return GPUMAP_TIMEOUT;
     if (!object->write) {
       throw Error(ErrorCode::invalid,
                   "only a slot of gpumap_ring_acquire() is published, and once: this was taken, or "
@@ -428,7 +430,7 @@ gpumap_status gpumap_slot_publish(gpumap_slot slot, const gpumap_frame_info* inf
     }
     const FrameInfo frame = frame_of(info, object->bytes);
     const Fence written = fence_of(*object->device, after);
-    switch (written.wait(object->core->stopped(), deadline_of(timeout_ns))) {
+    switch (written.wait(object->core->stopped(), deadline)) {
       case WaitResult::ready:
         break;
       case WaitResult::timeout:
@@ -446,14 +448,18 @@ gpumap_status gpumap_slot_publish(gpumap_slot slot, const gpumap_frame_info* inf
 gpumap_status gpumap_slot_release(gpumap_slot slot, const gpumap_fence* until) {
   return guarded([&]() -> gpumap_status {
     if (slot == nullptr) return GPUMAP_OK;
+    const Deadline deadline = deadline_of(longest_write_ns);
     const auto object = use<SlotObject>(slot);
-    const std::lock_guard lock(object->mutex);
+    const Turns::Turn turn(object->turns, deadline);
+    if (!turn) return GPUMAP_TIMEOUT;
     const Fence used = fence_of(*object->device, until);
-    if (object->read) {
+    if (object->is_taken) {
+      const std::lock_guard lock(object->mutex);
       if (!used.signalled()) object->read.add_read_fence(used);
     } else if (object->write) {
-      if (used.wait_for(patience_of(longest_write_ns)) != WaitResult::ready) return GPUMAP_TIMEOUT;
-      object->write = {};  // here: a publish may wait for the lock
+      const std::atomic<bool> never{false};
+      if (used.wait(never, deadline) != WaitResult::ready) return GPUMAP_TIMEOUT;
+      object->write = {};  // here: a publish may wait for its turn
     }
     // A lease for reading ends with the last call that is under way: one that launches a kernel has yet to say until
     // when it reads.

@@ -69,7 +69,7 @@ class RingObject final : public Object {
   const std::shared_ptr<RingCore> core;
 };
 
-/// A slot that was acquired or taken. Thread safety: its mutex.
+/// A slot that was acquired or taken. Thread safety: its turns and its mutex.
 class SlotObject final : public Object {
  public:
   static constexpr const char* name = "slot";
@@ -110,8 +110,9 @@ class SlotObject final : public Object {
   const Fence written;
   const bool is_taken = false;
   std::size_t offset = 0, bytes = 0;
-  std::mutex mutex;  ///< of the leases
+  Turns turns;       ///< of what publishes or releases it, and at `write`
   WriteLease write;  ///< one of the two is empty; both once it was published or released
+  std::mutex mutex;  ///< of `read`
   ReadLease read;
 };
 

@@ -5,6 +5,7 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -236,5 +237,39 @@ inline Deadline deadline_of(std::int64_t timeout_ns) noexcept {
   const auto longest = patience_of(timeout_ns);
   return longest < no_deadline - now ? now + longest : no_deadline;
 }
+
+/// The turns of the calls on one object, one at a time. Thread safety: any thread.
+class Turns {
+ public:
+  /// Its turn, where it comes before `deadline`.
+  class Turn {
+   public:
+    Turn(Turns& of, Deadline deadline) : of_(of) {
+      std::unique_lock lock(of_.mutex_);
+      has_it_ = of_.ended_.wait_until(lock, deadline, [this] { return !of_.taken_; });
+      if (has_it_) of_.taken_ = true;
+    }
+    ~Turn() {
+      if (!has_it_) return;
+      {
+        const std::lock_guard lock(of_.mutex_);
+        of_.taken_ = false;
+      }
+      of_.ended_.notify_one();
+    }
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
+    explicit operator bool() const noexcept { return has_it_; }
+
+   private:
+    Turns& of_;
+    bool has_it_ = false;
+  };
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable ended_;
+  bool taken_ = false;
+};
 
 }  // namespace gpumap::c

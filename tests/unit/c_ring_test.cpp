@@ -3,6 +3,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <future>
 #include <thread>
 #include <vector>
 
@@ -206,6 +207,27 @@ TEST_F(CRing, IsPublishedWhenItsWriterIsDone) {
   EXPECT_EQ(gpumap_slot_publish(slot, nullptr, &never, GPUMAP_FOREVER), GPUMAP_STOPPED);
   stopper.join();
   EXPECT_OK(gpumap_slot_release(slot, nullptr)) << "it is still the caller's";
+  EXPECT_OK(gpumap_ring_close(ring));
+}
+
+// Each call on a slot ends in its own time, whatever another thread waits for meanwhile.
+TEST_F(CRing, APublishThatWaitsHoldsNoOtherUp) {
+  gpumap_ring ring = this->ring(100, 2);
+  gpumap_slot slot = nullptr;
+  ASSERT_OK(gpumap_ring_acquire(ring, GPUMAP_WHEN_FULL_WAIT, 0, &slot));
+  alignas(8) std::uint64_t reached = 0;
+  const gpumap_fence never = gpumap_counter_fence(&reached, 1);
+  std::thread first([&] { EXPECT_EQ(gpumap_slot_publish(slot, nullptr, &never, GPUMAP_FOREVER), GPUMAP_STOPPED); });
+  auto others = std::async(std::launch::async, [&] {
+    for (int turn = 0; turn < 100; ++turn) {
+      EXPECT_EQ(gpumap_slot_publish(slot, nullptr, &never, 1'000'000), GPUMAP_TIMEOUT);
+    }
+  });
+  EXPECT_EQ(others.wait_for(std::chrono::nanoseconds(long_ns)), std::future_status::ready);
+  EXPECT_OK(gpumap_ring_stop(ring));
+  first.join();
+  others.wait();
+  EXPECT_OK(gpumap_slot_release(slot, nullptr));
   EXPECT_OK(gpumap_ring_close(ring));
 }
 

@@ -383,8 +383,9 @@ GPUMAP_C_API gpumap_status gpumap_ring_acquire(gpumap_ring ring, uint32_t when_f
                                                gpumap_slot* slot);
 /* Hands the slot to the consumers and gives the handle back, unless it fails. `info`: null: all bytes, no times.
  * `after`: who writes it; null: the caller, with ordinary stores, which are done. For GPU work that writes the slot the
- * calling thread waits, for `timeout_ns`: other processes cannot wait for a stream of this one. TIMEOUT, STOPPED: the
- * slot is still the caller's. Errors: INVALID (more bytes than the slot has, a slot that was taken), DEVICE_LOST. */
+ * calling thread waits, for `timeout_ns`: other processes cannot wait for a stream of this one. Another thread's call
+ * that publishes or releases the slot is waited for within that time, too. TIMEOUT, STOPPED: the slot is still the
+ * caller's. Errors: INVALID (more bytes than the slot has, a slot that was taken), DEVICE_LOST. */
 GPUMAP_C_API gpumap_status gpumap_slot_publish(gpumap_slot slot, const gpumap_frame_info* info,
                                                const gpumap_fence* after, int64_t timeout_ns);
 /* The oldest published frame. OK, TIMEOUT, STOPPED, END. Errors: CLOSED (the producer is gone, all was taken; the text
@@ -392,8 +393,8 @@ GPUMAP_C_API gpumap_status gpumap_slot_publish(gpumap_slot slot, const gpumap_fr
 GPUMAP_C_API gpumap_status gpumap_ring_take(gpumap_ring ring, int64_t timeout_ns, gpumap_slot* slot);
 /* Gives a slot back. One that was taken is free when `until` (null: the caller is done) is done with it, and so are
  * kernels of gpumap's: this does not wait. One that was acquired is free at once, and nothing is published; for
- * `until`, which still writes it, the call waits, a minute at most (TIMEOUT). When it fails (a CUDA stream of another
- * context) the slot is still the caller's. */
+ * `until`, which still writes it, and for a publish in another thread the call waits, a minute at most (TIMEOUT). When
+ * it fails (a CUDA stream of another context) the slot is still the caller's. */
 GPUMAP_C_API gpumap_status gpumap_slot_release(gpumap_slot slot, const gpumap_fence* until);
 
 /* `who` reads the slot after it was filled: as gpumap_memory_wait(). In the transports bar and zero-copy it is filled
