@@ -260,20 +260,21 @@ void KernelObject::set_stream(const gpumap_layout& in, const gpumap_layout& out)
 }
 
 /// Of an input like this, as the kernel's line `output` says it; as the input where there is none, or where it leaves
-/// something open.
+/// something open that the input does not say.
 gpumap_layout KernelObject::declared_output(const gpumap_layout& in) const {
   const Declaration& declaration = launcher_.declaration();
   if (declaration.output.empty()) return in;
+  const auto params =
+      parameter_variables(declaration.params, numbers_of(declaration, launcher_.name(), launcher_.params()),
+                          std::numeric_limits<std::int32_t>::max());
+  const std::vector<std::pair<std::string_view, std::uint64_t>> variables(params.begin(), params.end());
   try {
-    const auto params =
-        parameter_variables(declaration.params, numbers_of(declaration, launcher_.name(), launcher_.params()),
-                            std::numeric_limits<std::int32_t>::max());
-    std::vector<std::pair<std::string_view, std::uint64_t>> variables{
-        {"width", in.width}, {"height", in.height}, {"rate", in.rate}, {"channels", in.channels}};
-    variables.insert(variables.end(), params.begin(), params.end());
-    return layout_of(parse_caps(expand(declaration.output, variables))).value_or(in);
-  } catch (const Error&) {
-    return in;
+    return layout_of_output(declaration.output, in, variables).value_or(in);
+  } catch (const Error& error) {
+    throw Error(ErrorCode::invalid,
+                fmt::format("kernel {}: its output caps \"{}\": {}: give the layout of its output, `out` of "
+                            "gpumap_run_options",
+                            launcher_.name(), printable(declaration.output), error.what()));
   }
 }
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "c/c_status.hpp"
+#include "gpumap/declaration.hpp"
 #include "gpumap/error.hpp"
 #include "gpumap/sample_format.hpp"
 
@@ -144,14 +145,17 @@ std::optional<gpumap_layout> samples(std::uint32_t format, std::int64_t channels
   return made;
 }
 
+// As gpumap_format has them.
+constexpr std::array<std::string_view, 4> bayer_orders{"bggr", "gbrg", "grbg", "rggb"};
+constexpr std::array<std::string_view, 3> tensor_types{"float32", "float16", "uint8"};
+
 std::uint32_t bayer_format(std::string_view name) {
-  constexpr std::array<std::string_view, 4> orders{"bggr", "gbrg", "grbg", "rggb"};  // as gpumap_format has them
   constexpr std::array<std::string_view, 4> deep{"10le", "12le", "14le", "16le"};
   constexpr std::size_t letters = 4;
-  const auto* const order = std::find(orders.begin(), orders.end(), name.substr(0, letters));
-  if (order == orders.end()) return 0;
+  const auto* const order = std::ranges::find(bayer_orders, name.substr(0, letters));
+  if (order == bayer_orders.end()) return 0;
   const std::string_view depth = name.substr(letters);
-  const auto index = static_cast<std::uint32_t>(order - orders.begin());
+  const auto index = static_cast<std::uint32_t>(order - bayer_orders.begin());
   if (depth.empty()) return GPUMAP_FORMAT_BAYER8_BGGR + index;
   return std::find(deep.begin(), deep.end(), depth) != deep.end()
              ? static_cast<std::uint32_t>(GPUMAP_FORMAT_BAYER16_BGGR) + index
@@ -159,13 +163,12 @@ std::uint32_t bayer_format(std::string_view name) {
 }
 
 std::uint32_t tensor_format(const Caps& caps) {
-  constexpr std::array<std::string_view, 3> types{"float32", "float16", "uint8"};  // as gpumap_format has them
   const std::string_view type = caps.text("type");
-  const auto* const found = std::find(types.begin(), types.end(), type.empty() ? types[0] : type);
-  if (found == types.end()) return 0;
+  const auto* const found = std::ranges::find(tensor_types, type.empty() ? tensor_types[0] : type);
+  if (found == tensor_types.end()) return 0;
   const std::uint32_t planar = GPUMAP_FORMAT_RGB_F32_PLANAR, interleaved = GPUMAP_FORMAT_RGB_F32;
   const std::uint32_t first = caps.text("layout") == "hwc" ? interleaved : planar;
-  return first + static_cast<std::uint32_t>(found - types.begin());
+  return first + static_cast<std::uint32_t>(found - tensor_types.begin());
 }
 
 std::string_view without_blanks(std::string_view text) {
@@ -192,10 +195,15 @@ std::vector<std::string_view> parts_of(std::string_view text, char separator) {
   return parts;
 }
 
+/// Behind its type, as in "(int)7".
+std::string_view without_type(std::string_view value) {
+  if (!value.starts_with('(')) return value;
+  return without_blanks(value.substr(std::min(value.find(')'), value.size() - 1) + 1));
+}
+
 /// A value of a field of caps: one, a list {a,b} or a range [a,b], with or without its type before it.
 bool has_value(std::string_view values, std::string_view wanted) {
-  if (values.starts_with('('))
-    values = without_blanks(values.substr(std::min(values.find(')'), values.size() - 1) + 1));
+  values = without_type(values);
   if (values.size() < 2) return values == wanted;
   const std::string_view inside = values.substr(1, values.size() - 2);
   if (values.front() == '"') return inside == wanted;
@@ -261,25 +269,179 @@ bool takes(std::string_view caps, const gpumap_layout& layout) {
   });
 }
 
-std::optional<gpumap_layout> layout_of(const Caps& caps) {
+namespace {
+
+/// 0: none that gpumap knows.
+std::uint32_t format_of(const Caps& caps) {
   const std::string_view format = caps.text("format");
   if (caps.media_type == "video/x-raw") {
     const auto* const known = find_in(video_formats, [&](const VideoFormat& one) { return one.name == format; });
-    if (known == nullptr) return {};
-    return usual_layout(known->format, caps.number("width"), caps.number("height"));
+    return known != nullptr ? known->format : 0;
   }
   if (caps.media_type == "audio/x-raw" || caps.media_type == "application/x-iq") {
     const SampleFormat* const known = find_sample_format(format);
-    if (known == nullptr || (known->format == GPUMAP_FORMAT_S12) != (caps.media_type == "application/x-iq")) return {};
-    return samples(known->format, caps.number("channels"), caps.number("rate"));
+    const bool is_known =
+        known != nullptr && (known->format == GPUMAP_FORMAT_S12) == (caps.media_type == "application/x-iq");
+    return is_known ? known->format : 0;
   }
-  if (caps.media_type == "video/x-bayer") {
-    return usual_layout(bayer_format(format), caps.number("width"), caps.number("height"));
+  if (caps.media_type == "video/x-bayer") return bayer_format(format);
+  return caps.media_type == "application/x-tensor" ? tensor_format(caps) : 0;
+}
+
+}  // namespace
+
+std::optional<gpumap_layout> layout_of(const Caps& caps) {
+  const std::uint32_t format = format_of(caps);
+  if (sample_bits(format) != 0) return samples(format, caps.number("channels"), caps.number("rate"));
+  return usual_layout(format, caps.number("width"), caps.number("height"));
+}
+
+namespace {
+
+/// A part of a structure of caps. Its media type has a name and no value.
+struct Part {
+  std::string_view name, value;
+};
+Part part_of(std::string_view text) {
+  const std::size_t sign = std::min(text.find('='), text.size());
+  return {without_blanks(text.substr(0, sign)), without_blanks(text.substr(std::min(sign + 1, text.size())))};
+}
+
+CapsField text_field(std::string_view name, std::string_view text) {
+  CapsField made{std::string(name), {}};
+  made.value.kind = StreamValue::string;
+  made.value.text = text;
+  return made;
+}
+
+/// All that a layout says of caps.
+Caps whole_caps_of(const gpumap_layout& layout) {
+  const CapsOfLayout known = caps_of(layout);
+  Caps caps;
+  if (layout.format == GPUMAP_FORMAT_BYTES) return caps;
+  caps.media_type = known.media_type;
+  for (const auto& [name, value] : known.fields) {
+    CapsField field = text_field(name, value);
+    const auto* const end = value.data() + value.size();
+    if (std::from_chars(value.data(), end, field.value.number).ptr == end) field.value.kind = StreamValue::integer;
+    caps.fields.push_back(std::move(field));
   }
-  if (caps.media_type == "application/x-tensor") {
-    return usual_layout(tensor_format(caps), caps.number("width"), caps.number("height"));
+  if (layout.format >= GPUMAP_FORMAT_BAYER8_BGGR && layout.format <= GPUMAP_FORMAT_BAYER16_RGGB) {
+    const bool is_deep = layout.format >= GPUMAP_FORMAT_BAYER16_BGGR;
+    const std::uint32_t order = layout.format - (is_deep ? GPUMAP_FORMAT_BAYER16_BGGR : GPUMAP_FORMAT_BAYER8_BGGR);
+    caps.fields.push_back(text_field("format", fmt::format("{}{}", bayer_orders[order], is_deep ? "16le" : "")));
+  } else if (layout.format >= GPUMAP_FORMAT_RGB_F32_PLANAR && layout.format <= GPUMAP_FORMAT_RGB_U8) {
+    const bool is_planar = layout.format <= GPUMAP_FORMAT_RGB_U8_PLANAR;
+    const std::uint32_t type = layout.format - (is_planar ? GPUMAP_FORMAT_RGB_F32_PLANAR : GPUMAP_FORMAT_RGB_F32);
+    caps.fields.push_back(text_field("type", tensor_types[type]));
+    caps.fields.push_back(text_field("layout", is_planar ? "chw" : "hwc"));
   }
-  return {};
+  return caps;
+}
+
+bool mentions(std::string_view text, std::string_view variable) {
+  const auto mentioned = variables_in(text);
+  return std::ranges::find(mentioned, variable) != mentioned.end();
+}
+
+/// Of a tensor whose caps tell by `dims` and `type`. Throws Error(invalid).
+std::uint64_t bytes_of_dims(const Caps& caps) {
+  const std::string_view type = caps.text("type");
+  std::uint64_t bytes = bytes_of(type.empty() ? NumberType::f32 : parse_number_type(type));
+  const CapsValue* const dims = caps.find("dims");
+  if (dims == nullptr || dims->kind != StreamValue::array) {
+    throw Error(ErrorCode::invalid, "dims are sizes, as in dims=(int)<1,1000>");
+  }
+  constexpr std::uint64_t most = std::uint64_t{1} << 62U;
+  for (const CapsValue& one : dims->members) {
+    const std::uint64_t size = one.kind == StreamValue::integer && one.number > 0 ? one.number : 0;
+    if (size == 0 || bytes > most / size) {
+      throw Error(ErrorCode::invalid, fmt::format("a size of {} in dims: each is from 1 on, and a tensor has at most "
+                                                  "2^62 bytes",
+                                                  one.number));
+    }
+    bytes *= size;
+  }
+  return bytes;
+}
+
+/// Of an output whose caps are these. Empty: they leave open what its size hangs on. Throws Error(invalid).
+std::optional<gpumap_layout> layout_of_made(const Caps& caps) {
+  const auto has = [&](std::string_view name) { return caps.find(name) != nullptr; };
+  const auto is = [&](std::string_view media_type) { return caps.media_type == media_type; };
+  const bool has_size = has("width") && has("height");
+  gpumap_layout bytes{};
+  bytes.struct_size = sizeof bytes;
+  std::optional<gpumap_layout> made;
+  if (is("application/x-spectrum") || is("application/x-iq-channels")) {
+    // Each is a sample of so many floats.
+    const bool is_spectrum = is("application/x-spectrum");
+    if (!has(is_spectrum ? "bins" : "channels")) return {};
+    made = samples(GPUMAP_FORMAT_F32, is_spectrum ? caps.number("bins") : 2 * caps.number("channels"), 0);
+  } else if (is("application/x-tensor") && !has_size) {
+    if (!has("dims")) return {};
+    made = bytes;
+    made->bytes = bytes_of_dims(caps);
+  } else if (!is_of_layouts(caps.media_type)) {
+    return bytes;
+  } else {
+    const bool is_of_samples = is("audio/x-raw") || is("application/x-iq");
+    if (!has(is("application/x-tensor") ? "width" : "format") || !(is_of_samples ? has("channels") : has_size)) {
+      return {};
+    }
+    made = layout_of(caps);
+  }
+  if (made) return made;
+  throw Error(ErrorCode::invalid, fmt::format("gpumap knows no layout of {}", text_of(caps)));
+}
+
+}  // namespace
+
+std::optional<gpumap_layout> layout_of_output(std::string_view declared, const gpumap_layout& in, Variables params) {
+  const Caps of_input = whole_caps_of(in);
+  std::vector<std::pair<std::string_view, std::uint64_t>> known(params.begin(), params.end());
+  std::vector<std::string_view> unknown;
+  for (const std::string_view name : {"width", "height", "rate", "channels"}) {
+    if (of_input.find(name) != nullptr) {
+      known.emplace_back(name, of_input.number(name));
+    } else {
+      unknown.push_back(name);
+    }
+  }
+  // One structure: it ends with a ';' at most.
+  declared = without_blanks(declared);
+  if (declared.ends_with(';')) declared.remove_suffix(1);
+  std::string text;
+  std::vector<std::string> removed, inherited;
+  for (const std::string_view part : parts_of(declared, ',')) {
+    const bool is_known = std::ranges::none_of(unknown, [&](std::string_view name) { return mentions(part, name); });
+    const std::string expanded = is_known ? expand(part, known) : std::string();
+    const auto [name, value] = part_of(expanded);
+    if (text.empty()) {
+      if (expanded.empty()) return {};
+      text = expanded;
+    } else if (!is_known || value.empty()) {
+      removed.emplace_back(part_of(part).name);
+    } else if (const std::string_view range = without_type(value); range.starts_with('[')) {
+      // One of several: the input's, if it is among them.
+      const CapsValue* const same = of_input.find(name);
+      const bool fits = same != nullptr && has_value(range, std::to_string(same->number));
+      (fits ? inherited : removed).emplace_back(name);
+    } else {
+      text += "," + expanded;
+    }
+  }
+  Caps caps = parse_caps(text);
+  const auto is_in = [](const std::vector<std::string>& names, const std::string& name) {
+    return std::ranges::find(names, name) != names.end();
+  };
+  for (const CapsField& field : of_input.fields) {
+    // A tensor has one shape.
+    const bool is_of_shape = caps.find("dims") != nullptr && (field.name == "width" || field.name == "height");
+    const bool goes_on = caps.media_type == of_input.media_type && !is_of_shape && !is_in(removed, field.name);
+    if (caps.find(field.name) == nullptr && (goes_on || is_in(inherited, field.name))) caps.fields.push_back(field);
+  }
+  return layout_of_made(caps);
 }
 
 std::uint32_t gst_number_of(std::uint32_t format) noexcept {

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "gpumap/declaration.hpp"
 #include "gpumap/gpumap.h"
 #include "gpumap/message_bytes.hpp"
 
@@ -58,6 +59,11 @@ struct Caps {
 
 /// The usual layout of frames with such caps; empty where gpumap does not know them.
 [[nodiscard]] std::optional<gpumap_layout> layout_of(const Caps& caps);
+/// Of the output of a kernel that declares these caps (its line `output`), of an input like `in`: as GStreamer's side
+/// makes caps of them, what they leave open is the input's. Empty: the input does not say that, either. Throws
+/// Error(invalid) for what has no value, cannot be read or is none that gpumap knows.
+[[nodiscard]] std::optional<gpumap_layout> layout_of_output(std::string_view declared, const gpumap_layout& in,
+                                                            Variables params);
 
 /// GStreamer's number for a video format (GstVideoFormat), 0: none; and the other way round, GPUMAP_FORMAT_VIDEO_OTHER
 /// where gpumap does not know it.

@@ -908,15 +908,118 @@ TEST_F(CKernel, AnOutputIsAsTheKernelDeclaresIt) {
   auto gray = GPUMAP_INIT(gpumap_layout);
   ASSERT_OK(gpumap_layout_of_picture(GPUMAP_FORMAT_GRAY8, 4, 2, &gray));
   run.layout = &gray;
-  // Where it divides by zero, or the size of the output is 0, the output is as the input.
-  for (const auto& [params, bytes] : {std::pair{"add=1", 4U}, {"add=0", 8U}, {"add=5", 8U}}) {
+  gpumap_memory output = nullptr;
+  ASSERT_OK(gpumap_kernel_run(kernel, &run, &output));
+  EXPECT_EQ(gpumap_memory_bytes(output), 4U);
+  EXPECT_OK(gpumap_memory_free(output));
+  for (const auto& [params, words] : {std::pair{"add=0", "division by zero"}, {"add=5", "width=(int)0"}}) {
     ASSERT_OK(gpumap_kernel_set_params(kernel, params));
-    gpumap_memory output = nullptr;
+    run.out = nullptr;
+    expect_error(gpumap_kernel_run(kernel, &run, &output), GPUMAP_ERROR_INVALID, words);
+    // Where the caller says how it lies, the line does not count.
+    run.out = &gray;
     ASSERT_OK(gpumap_kernel_run(kernel, &run, &output));
-    EXPECT_EQ(gpumap_memory_bytes(output), bytes) << params;
+    EXPECT_EQ(gpumap_memory_bytes(output), gray.bytes) << params;
     EXPECT_OK(gpumap_memory_free(output));
   }
   EXPECT_OK(gpumap_kernel_close(kernel));
+  EXPECT_OK(gpumap_memory_free(input));
+}
+
+// As in GStreamer: what the line leaves open is the input's, and it is as large as its caps say.
+TEST_F(CKernel, WhatADeclaredOutputLeavesOpenIsTheInputs) {
+  const std::string name = folder_.path() / "made";
+  const auto write = [&name](const std::string& output) {
+    const std::string lines =
+        "// gpumap: output " + output + "\n// gpumap: results format=u64,width=u64,height=u64,channels=u64,rate=u64\n";
+    std::ofstream(name + ".cu") << "#include <gpumap/kernel.h>\n"
+                                << lines
+                                << "extern \"C\" __global__ void made(gpumap_frame frame) {\n"
+                                   "  if (blockIdx.x != 0 || threadIdx.x != 0) return;\n"
+                                   "  gpumap_u64* told = (gpumap_u64*)frame.result;\n"
+                                   "  told[0] = frame.out.format;\n  told[1] = frame.out.width;\n"
+                                   "  told[2] = frame.out.height;\n  told[3] = frame.out.channels;\n"
+                                   "  told[4] = frame.out.rate;\n}\n";
+    std::ofstream(name + ".comp") << "#version 460\n#include <gpumap.glsl>\n"
+                                  << lines
+                                  << "void main() {\n  if (gpumap_thread() != 0) return;\n"
+                                     "  const gpumap_view made = frame.out_view;\n"
+                                     "  store_u64(frame.result, uint64_t(made.format));\n"
+                                     "  store_u64(frame.result + 8ul, uint64_t(made.width));\n"
+                                     "  store_u64(frame.result + 16ul, uint64_t(made.height));\n"
+                                     "  store_u64(frame.result + 24ul, uint64_t(made.channels));\n"
+                                     "  store_u64(frame.result + 32ul, uint64_t(made.rate));\n}\n";
+  };
+  auto bytes = GPUMAP_INIT(gpumap_layout), gray = bytes, tensor = bytes, iq = bytes;
+  ASSERT_OK(gpumap_layout_of_picture(GPUMAP_FORMAT_GRAY8, 8, 4, &gray));
+  ASSERT_OK(gpumap_layout_of_picture(GPUMAP_FORMAT_RGB_U8, 2, 3, &tensor));
+  iq.format = GPUMAP_FORMAT_S16;
+  iq.channels = 2;
+  iq.rate = 48000;
+  using Told = std::vector<std::uint64_t>;
+  const struct {
+    const char* output;
+    const gpumap_layout* in;
+    std::size_t bytes;
+    Told told;
+  } cases[] = {
+      {"audio/x-raw,format=F32LE,channels={channels},channel-mask=,rate={rate}",
+       &iq,
+       64,
+       {GPUMAP_FORMAT_F32, 0, 0, 2, 48000}},
+      {"audio/x-raw,format=F32LE", &iq, 64, {GPUMAP_FORMAT_F32, 0, 0, 2, 48000}},
+      {"audio/x-raw,channels=1,rate=[1,max];", &iq, 16, {GPUMAP_FORMAT_S16, 0, 0, 1, 48000}},
+      {"audio/x-raw,channels=1,rate=(int)[1,44100]", &iq, 16, {GPUMAP_FORMAT_S16, 0, 0, 1, 0}},
+      {"audio/x-raw,format=F32LE,channels={channels}", &bytes, 32, {GPUMAP_FORMAT_BYTES, 0, 0, 0, 0}},
+      {"application/x-spectrum,format=F32LE,bins=5,rate={rate}", &iq, 160, {GPUMAP_FORMAT_F32, 0, 0, 5, 0}},
+      {"application/x-tensor,dims=(int)<1,1000>,type=float32", &gray, 4000, {GPUMAP_FORMAT_BYTES, 0, 0, 0, 0}},
+      {"application/x-tensor,dims=<2,{width}>,type=uint8", &gray, 16, {GPUMAP_FORMAT_BYTES, 0, 0, 0, 0}},
+      {"application/x-tensor,dims=<7>", &bytes, 28, {GPUMAP_FORMAT_BYTES, 0, 0, 0, 0}},
+      {"application/x-tensor,type=float32,width={width*2}", &tensor, 144, {GPUMAP_FORMAT_RGB_F32, 4, 3, 0, 0}},
+      {"video/x-raw,format=RGBA", &gray, 128, {GPUMAP_FORMAT_RGBA, 8, 4, 0, 0}},
+      {"video/x-raw,width={width/2}", &gray, 16, {GPUMAP_FORMAT_GRAY8, 4, 4, 0, 0}},
+      {"video/x-raw,format=RGBA,width=", &gray, 32, {GPUMAP_FORMAT_GRAY8, 8, 4, 0, 0}},
+      {"video/x-raw,format=RGBA", &iq, 32, {GPUMAP_FORMAT_S16, 0, 0, 2, 48000}},
+      {"application/x-mine,width=3", &gray, 32, {GPUMAP_FORMAT_BYTES, 0, 0, 0, 0}},
+      {"video/x-raw,format=GRAY8,width={widht/2},height={height}", &gray, 0, {}},
+      {"video/x-raw,format=NONE", &gray, 0, {}},
+      {"application/x-tensor,dims=<1,0>", &gray, 0, {}},
+      {"application/x-tensor,dims=7", &gray, 0, {}},
+  };
+  gpumap_memory input = this->memory(32);
+  for (const auto& [output_caps, in, size, told] : cases) {
+    SCOPED_TRACE(output_caps);
+    write(output_caps);
+    auto options = GPUMAP_INIT(gpumap_kernel_options);
+    options.file = name.c_str();
+    gpumap_kernel kernel = open(options);
+    auto run = GPUMAP_INIT(gpumap_run_options);
+    run.memory = input;
+    run.layout = in;
+    gpumap_memory output = nullptr;
+    if (told.empty()) {
+      expect_error(gpumap_kernel_run(kernel, &run, &output), GPUMAP_ERROR_INVALID, output_caps);
+      expect_error(gpumap_kernel_run(kernel, &run, &output), GPUMAP_ERROR_INVALID, "`out` of gpumap_run_options");
+    } else {
+      EXPECT_OK(gpumap_kernel_run(kernel, &run, &output));
+      EXPECT_EQ(gpumap_memory_bytes(output), size);
+      EXPECT_OK(gpumap_memory_free(output));
+      Told words(GPUMAP_RESULT_WORDS);
+      EXPECT_OK(gpumap_kernel_result(kernel, words.data(), GPUMAP_RESULT_WORDS, long_ns));
+      words.resize(told.size());
+      EXPECT_EQ(words, told);
+    }
+    EXPECT_OK(gpumap_kernel_close(kernel));
+  }
+  // The built-in that was refused its own output.
+  gpumap_kernel ddc = builtin("ddc", "rate=24000");
+  auto run = GPUMAP_INIT(gpumap_run_options);
+  run.memory = input;
+  run.layout = &iq;
+  gpumap_memory output = nullptr;
+  EXPECT_OK(gpumap_kernel_run(ddc, &run, &output));
+  EXPECT_OK(gpumap_memory_free(output));
+  EXPECT_OK(gpumap_kernel_close(ddc));
   EXPECT_OK(gpumap_memory_free(input));
 }
 

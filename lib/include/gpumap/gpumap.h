@@ -506,8 +506,8 @@ typedef struct gpumap_run_options {
   uint64_t offset;             /* of the input in `memory` */
   uint64_t bytes;              /* 0: all of it; of a slot those in use */
   const gpumap_layout* layout; /* of the input; null: the slot's, else bytes */
-  const gpumap_layout* out;    /* of the output; null: as the kernel declares it, where that leaves nothing open, else
-                                  as the input */
+  const gpumap_layout* out;    /* of the output; null: as the kernel declares it. What its line leaves open is the
+                                  input's; where that does not say it either, the output is as the input */
   const gpumap_fence* after;   /* who fills the input; null: it is filled */
   uint32_t to_host;            /* 1: the output lies in host memory, and the call waits for it */
   uint32_t gap;                /* 1: the frame does not follow on the one before: history and state begin anew, and
@@ -530,10 +530,10 @@ GPUMAP_C_API gpumap_status gpumap_kernel_set_params(gpumap_kernel kernel, const 
 /* Launches on one frame; calls on one kernel go one after the other, within the call's timeout. `output` is memory with
  * what the kernel wrote: gpumap_memory_wait() or gpumap_memory_read() before it is used, gpumap_memory_free() after
  * that. Null: the kernel gives nothing of this frame, or leaves it unchanged. TIMEOUT: the frame is lost, and what was
- * launched runs on. A `params`, layout or size that the kernel does not take: INVALID. A kernel that faults:
- * DEVICE_LOST, here or later. Files of its tables are loaded again when they have changed, and with
- * GPUMAP_KERNEL_RELOAD its own. For one that cannot be used one call fails, INVALID or COMPILE, without a launch; the
- * next ones go on with what was there before. */
+ * launched runs on. INVALID: the kernel does not take a `params`, layout or size, or declares an output by an
+ * expression without a value or by caps that gpumap does not know. A kernel that faults: DEVICE_LOST, here or later.
+ * Files of its tables are loaded again when they have changed, and with GPUMAP_KERNEL_RELOAD its own. For one that
+ * cannot be used one call fails, INVALID or COMPILE, without a launch; then what was there before goes on. */
 GPUMAP_C_API gpumap_status gpumap_kernel_run(gpumap_kernel kernel, const gpumap_run_options* options,
                                              gpumap_memory* output);
 /* The result words of the oldest launch whose result was not asked for; of those that have ended the last 1024 are
