@@ -172,9 +172,10 @@ std::uint32_t tensor_format(const Caps& caps) {
 }
 
 std::string_view without_blanks(std::string_view text) {
-  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
-  while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
-  return text;
+  constexpr std::string_view blanks = " \t\r";
+  const std::size_t first = std::min(text.find_first_not_of(blanks), text.size());
+  text.remove_prefix(first);
+  return text.substr(0, text.find_last_not_of(blanks) + 1);
 }
 
 /// The parts between `separator`, but not where it stands in brackets or quotes.
@@ -415,12 +416,12 @@ std::optional<gpumap_layout> layout_of_output(std::string_view declared, const g
   std::vector<std::string> removed, inherited;
   for (const std::string_view part : parts_of(declared, ',')) {
     const bool is_known = std::ranges::none_of(unknown, [&](std::string_view name) { return mentions(part, name); });
-    const std::string expanded = is_known ? expand(part, known) : std::string();
+    const std::string expanded(without_blanks(is_known ? expand(part, known) : std::string()));
     const auto [name, value] = part_of(expanded);
     if (text.empty()) {
       if (expanded.empty()) return {};
       text = expanded;
-    } else if (!is_known || value.empty()) {
+    } else if (expanded.empty() || expanded.ends_with('=')) {
       removed.emplace_back(part_of(part).name);
     } else if (const std::string_view range = without_type(value); range.starts_with('[')) {
       // One of several: the input's, if it is among them.
@@ -428,7 +429,7 @@ std::optional<gpumap_layout> layout_of_output(std::string_view declared, const g
       const bool fits = same != nullptr && has_value(range, std::to_string(same->number));
       (fits ? inherited : removed).emplace_back(name);
     } else {
-      text += "," + expanded;
+      text += fmt::format(",{}{}{}", name, value.empty() ? "" : "=", value);
     }
   }
   Caps caps = parse_caps(text);
