@@ -116,7 +116,9 @@ GQuark noted_seek() {
 /// The states of a sink that is to play, and of its bin.
 struct Standing {
   bool plays, waits;  ///< for a frame to commit its state with
-  bool bin_plays, bin_waits;
+  bool bin_plays;
+  bool bin_changes;  ///< it is on its way to another state
+  bool bin_waits;    ///< for this sink's frame. Else it may be going on just now, in a thread of its own
 };
 
 Standing standing_of(GstElement* sink) {
@@ -125,12 +127,19 @@ Standing standing_of(GstElement* sink) {
   now.plays = GST_STATE(sink) == GST_STATE_PLAYING;
   now.waits = GST_STATE_PENDING(sink) != GST_STATE_VOID_PENDING;
   GST_OBJECT_UNLOCK(sink);
-  const Ptr<GstObject> bin(gst_object_get_parent(GST_OBJECT_CAST(sink)));
-  if (!bin) return {.plays = true};  // it was removed from its bin
-  GST_OBJECT_LOCK(bin.get());
-  now.bin_plays = GST_STATE(bin.get()) == GST_STATE_PLAYING;
-  now.bin_waits = GST_STATE_PENDING(bin.get()) != GST_STATE_VOID_PENDING;
-  GST_OBJECT_UNLOCK(bin.get());
+  const Ptr<GstObject> parent(gst_object_get_parent(GST_OBJECT_CAST(sink)));
+  if (!parent) return {.plays = true};  // it was removed from its bin
+  GstBin* const bin = GST_BIN(parent.get());
+  GST_OBJECT_LOCK(bin);
+  now.bin_plays = GST_STATE(bin) == GST_STATE_PLAYING;
+  now.bin_changes = GST_STATE_PENDING(bin) != GST_STATE_VOID_PENDING;
+  for (const GList* at = bin->messages; at != nullptr; at = at->next) {
+    auto* const message = static_cast<GstMessage*>(at->data);
+    if (GST_MESSAGE_TYPE(message) == GST_MESSAGE_ASYNC_START && GST_MESSAGE_SRC(message) == GST_OBJECT_CAST(sink)) {
+      now.bin_waits = now.bin_changes;
+    }
+  }
+  GST_OBJECT_UNLOCK(bin);
   return now;
 }
 
@@ -242,8 +251,11 @@ bool is_of_noted_seek(GstElement* element, GstEvent* flush) {
 
 namespace {
 
-/// True: all sinks play. Waits for no lock, and holds none while it posts.
-bool mend_states(GstElement* element) {
+/// What a bin does with a sink's frame takes less time.
+constexpr GstClockTime long_pause = GST_SECOND / 2;
+
+/// True: all sinks play. `pause`: since the last look. Waits for no lock, and holds none while it posts.
+bool mend_states(GstElement* element, GstClockTime pause) {
   const Ptr<GstElement> top(top_level(element));
   if (!GST_IS_BIN(top.get()) || is_stopping(top.get())) return true;
   if (GST_STATE_TRYLOCK(top.get()) == FALSE) return false;
@@ -253,17 +265,18 @@ bool mend_states(GstElement* element) {
   for (const Ptr<GstElement>& sink : sinks_around(element, is_to_play)) {
     // Each message may change the state of the next sink, and a sink's first message its state before the second.
     Standing now = standing_of(sink.get());
-    all = all && now.plays && !now.bin_waits;
+    all = all && now.plays && !now.bin_changes;
     if (now.waits) all = mend_preroll(sink.get()) && all;
     GstObject* const from = GST_OBJECT_CAST(sink.get());
     // The bin has not noticed: it waits for nothing.
-    if (!now.plays && now.bin_plays && !now.bin_waits) {
+    if (!now.plays && now.bin_plays && !now.bin_changes) {
       GST_INFO_OBJECT(from, "lost its state in a flush: its bin is informed");
       gst_element_post_message(sink.get(), gst_message_new_async_start(from));
       now = standing_of(sink.get());
     }
-    // The sink has a frame, and its bin may wait for that message. A sink that waits for a frame posts it itself.
-    if (!now.waits && (!now.plays || now.bin_waits)) {
+    // The sink has a frame, and its bin waits for that message, or has lost it. A sink that waits for a frame posts it
+    // itself. A bin that has it, and hears it again, changes its state twice.
+    if (!now.waits && (now.bin_waits || (now.bin_changes && pause >= long_pause))) {
       gst_element_post_message(sink.get(), gst_message_new_async_done(from, GST_CLOCK_TIME_NONE));
     }
   }
@@ -272,22 +285,23 @@ bool mend_states(GstElement* element) {
 
 struct Later {
   GWeakRef element;
-  GstClockTime pause;  ///< before the next look
+  GstClockTime pause;  ///< before this look
   gint64 until_us;
 };
 
 /// Looks again after `pause`, in the thread of the system clock.
 void mend_later(GstElement* element, GstClockTime pause, gint64 until_us) {
-  constexpr GstClockTime longest = GST_SECOND;
   if (g_get_monotonic_time() > until_us) return;
-  auto* later = new Later{{}, std::min(2 * pause, longest), until_us};
+  auto* later = new Later{{}, pause, until_us};
   g_weak_ref_init(&later->element, element);
   const Ptr<GstClock> clock(gst_system_clock_obtain());
   GstClockID id = gst_clock_new_single_shot_id(clock.get(), gst_clock_get_time(clock.get()) + pause);
   const auto look = [](GstClock*, GstClockTime, GstClockID, gpointer data) -> gboolean {
     auto* now = static_cast<Later*>(data);
     const Ptr<GstElement> of(static_cast<GstElement*>(g_weak_ref_get(&now->element)));
-    if (of && !mend_states(of.get())) mend_later(of.get(), now->pause, now->until_us);
+    if (of && !mend_states(of.get(), now->pause)) {
+      mend_later(of.get(), std::min<GstClockTime>(2 * now->pause, GST_SECOND), now->until_us);
+    }
     return TRUE;
   };
   gst_clock_id_wait_async(id, look, later, [](gpointer data) {
@@ -316,7 +330,7 @@ void mend_states_at_start(GstElement* element) {
 }
 
 void mend_states_after_flush(GstElement* element) {
-  if (!mend_states(element)) mend_states_soon(element);
+  if (!mend_states(element, 0)) mend_states_soon(element);
 }
 
 }  // namespace gpumap::gst

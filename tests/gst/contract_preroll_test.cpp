@@ -320,44 +320,84 @@ TEST(States, AlwaysComeBack) {
   });
 }
 
-// A bin that is on its way to PLAYING does not notice that a flush takes a sink out of there again.
-TEST(States, AFlushOnTheWayToPlayingKeepsNobodyInPaused) {
-  Pipeline pipeline(on_new_channel(
-      "appsrc name=in format=time caps=application/octet-stream ! gpumapsink name=sink sync=false $CHANNEL"));
-  ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
-  const auto frame = [&] { return push(pipeline.appsrc(), new_buffer(random_data(101, 1), 0)); };
-  ASSERT_TRUE(frame());
-  ASSERT_TRUE(pipeline.reach(GST_STATE_PLAYING));
-  std::atomic<int> flushes{0};
-  const auto flush = [&] {
+/// Calls `see` for each message of `pipeline` while it lives, in the thread that posts it.
+class SeenAtOnce {
+ public:
+  SeenAtOnce(const Pipeline& pipeline, std::function<void(GstMessage*)> see)
+      : see_(std::move(see)), bus_(gst_element_get_bus(pipeline.get())) {
+    gst_bus_set_sync_handler(
+        bus_.get(),
+        [](GstBus*, GstMessage* message, gpointer self) {
+          static_cast<SeenAtOnce*>(self)->see_(message);
+          return GST_BUS_PASS;
+        },
+        this, nullptr);
+  }
+  ~SeenAtOnce() { gst_bus_set_sync_handler(bus_.get(), nullptr, nullptr, nullptr); }
+  SeenAtOnce(const SeenAtOnce&) = delete;
+  SeenAtOnce& operator=(const SeenAtOnce&) = delete;
+
+ private:
+  const std::function<void(GstMessage*)> see_;
+  const Ptr<GstBus> bus_;
+};
+
+struct FlushedSink {
+  FlushedSink() {
+    EXPECT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+    frame();
+    EXPECT_TRUE(pipeline.reach(GST_STATE_PLAYING));
+  }
+  void frame() { EXPECT_TRUE(push(pipeline.appsrc(), new_buffer(random_data(101, 1), 0))); }
+  void flush() {
     gst_element_send_event(pipeline.element("in"), gst_event_new_flush_start());
     gst_element_send_event(pipeline.element("in"), gst_event_new_flush_stop(TRUE));
     ++flushes;
-  };
-  const std::function<void(GstMessage*)> see = [&](GstMessage* message) {
+  }
+  Pipeline pipeline{on_new_channel(
+      "appsrc name=in format=time caps=application/octet-stream ! gpumapsink name=sink sync=false $CHANNEL")};
+  std::atomic<int> flushes{0};
+};
+
+// A bin that is on its way to PLAYING does not notice that a flush takes a sink out of there again.
+TEST(States, AFlushOnTheWayToPlayingKeepsNobodyInPaused) {
+  FlushedSink flushed;
+  const Pipeline& pipeline = flushed.pipeline;
+  const SeenAtOnce seen(pipeline, [&](GstMessage* message) {
     GstState state = GST_STATE_NULL;
     if (GST_MESSAGE_TYPE(message) != GST_MESSAGE_STATE_CHANGED ||
         GST_MESSAGE_SRC(message) != GST_OBJECT_CAST(pipeline.element("sink"))) {
       return;
     }
     gst_message_parse_state_changed(message, nullptr, &state, nullptr);
-    if (state == GST_STATE_PLAYING && flushes == 1) std::thread(flush).join();
-  };
-  const Ptr<GstBus> bus(gst_element_get_bus(pipeline.get()));
-  gst_bus_set_sync_handler(
-      bus.get(),
-      [](GstBus*, GstMessage* message, gpointer seen_by) {
-        (*static_cast<const std::function<void(GstMessage*)>*>(seen_by))(message);
-        return GST_BUS_PASS;
-      },
-      const_cast<std::function<void(GstMessage*)>*>(&see), nullptr);
-  flush();
-  ASSERT_TRUE(frame());
-  ASSERT_TRUE(eventually([&] { return flushes == 2; }));
-  for (int n = 0; n < 3; ++n) ASSERT_TRUE(frame());
+    if (state == GST_STATE_PLAYING && flushed.flushes == 1) std::thread([&] { flushed.flush(); }).join();
+  });
+  flushed.flush();
+  flushed.frame();
+  ASSERT_TRUE(eventually([&] { return flushed.flushes == 2; }));
+  for (int n = 0; n < 3; ++n) flushed.frame();
   EXPECT_TRUE(eventually([&] { return stat(pipeline.element("sink"), "frames") == 5; }));
-  EXPECT_TRUE(pipeline.reach(GST_STATE_PLAYING));
-  gst_bus_set_sync_handler(bus.get(), nullptr, nullptr, nullptr);
+  EXPECT_TRUE(flushed.pipeline.reach(GST_STATE_PLAYING));
+}
+
+// A bin that has its sinks' frames goes on to PLAYING in a thread of its own. Where it was told of them once more, it
+// would go there twice, and who waits for the state would hear of a failure.
+TEST(States, AFlushIsDoneOnce) {
+  FlushedSink flushed;
+  std::atomic<int> done{0};
+  const SeenAtOnce seen(flushed.pipeline, [&](GstMessage* message) {
+    if (GST_MESSAGE_TYPE(message) != GST_MESSAGE_ASYNC_DONE ||
+        GST_MESSAGE_SRC(message) != GST_OBJECT_CAST(flushed.pipeline.get())) {
+      return;
+    }
+    ++done;
+    g_usleep(200'000);  // time for the states to be looked at
+  });
+  flushed.flush();
+  flushed.frame();
+  ASSERT_TRUE(eventually([&] { return done > 0; }));
+  EXPECT_TRUE(flushed.pipeline.reach(GST_STATE_PLAYING));
+  EXPECT_EQ(done, 1);
 }
 
 }  // namespace
