@@ -164,6 +164,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   /// The same for a sink in another process.
   struct FarTime {
     bool playing = false;
+    bool clockless = false;        ///< it plays without a clock, and so without a running time: `playing` is false
     GstClockTimeDiff base = 0;     ///< base time while playing
     GstClockTimeDiff stopped = 0;  ///< the running time at which it stopped
     GstClockTimeDiff ahead = 0;    ///< how far its clock is ahead of CLOCK_MONOTONIC

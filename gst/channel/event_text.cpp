@@ -310,7 +310,7 @@ bool read_layout(std::span<const std::byte> text, std::optional<VideoLayout>& la
 
 LinkText text_of(const Channel::FarTime& time) {
   static_assert(std::is_trivially_copyable_v<Channel::FarTime>);
-  LinkText text{static_cast<std::byte>(Kind::time), static_cast<std::byte>(time.playing ? 1 : 0)};
+  LinkText text{static_cast<std::byte>(Kind::time), static_cast<std::byte>(time.clockless ? 2 : time.playing ? 1 : 0)};
   append(text, &time.base, sizeof time.base);
   append(text, &time.stopped, sizeof time.stopped);
   append(text, &time.ahead, sizeof time.ahead);
@@ -320,8 +320,9 @@ LinkText text_of(const Channel::FarTime& time) {
 bool read_time(std::span<const std::byte> text, Channel::FarTime& time) {
   constexpr std::size_t head = 2;
   if (text.size() != head + sizeof time.base + sizeof time.stopped + sizeof time.ahead) return false;
-  if (text.front() != static_cast<std::byte>(Kind::time) || text[1] > std::byte{1}) return false;
+  if (text.front() != static_cast<std::byte>(Kind::time) || text[1] > std::byte{2}) return false;
   time.playing = text[1] == std::byte{1};
+  time.clockless = text[1] == std::byte{2};
   std::memcpy(&time.base, &text[head], sizeof time.base);
   std::memcpy(&time.stopped, &text[head + sizeof time.base], sizeof time.stopped);
   std::memcpy(&time.ahead, &text[head + sizeof time.base + sizeof time.stopped], sizeof time.ahead);

@@ -407,7 +407,7 @@ void Outlet::check_layouts(GstBuffer* carrier, std::uint64_t bytes) {
 /// Tells clients when the base time changes, or when the clock drifts away from CLOCK_MONOTONIC.
 void Outlet::watch_time(Deadline moment) {
   const Channel::SinkTime now = channel_->sink_time();
-  if (time_ && time_->playing && now == sink_time_ && moment < next_look_) return;
+  if (time_ && (time_->playing || time_->clockless) && now == sink_time_ && moment < next_look_) return;
   sink_time_ = now;
   next_look_ = moment + between_looks;
   if (is_stopping(sink_)) return;  // it will not play again: the times of the last frames stay as they are
@@ -421,9 +421,11 @@ void Outlet::watch_time(Deadline moment) {
   const bool settled = plays || (now.playing && (!changes || base != ended_base_));
   time.playing = settled || (GST_CLOCK_TIME_IS_VALID(coming) && coming != ended_base_);
   const Ptr<GstClock> clock(gst_element_get_clock(sink_));
+  time.clockless = time.playing && !clock;
+  time.playing = time.playing && clock;
   if (time.playing) {
     time.base = static_cast<GstClockTimeDiff>(settled ? base : coming);
-  } else {
+  } else if (!time.clockless) {
     // The running time begins, or continues, when the pipeline plays. Until then that moment is taken to be now.
     const Ptr<GstElement> pipeline(top_level(sink_));
     const GstClockTime stopped = gst_element_get_start_time(pipeline.get());

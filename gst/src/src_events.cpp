@@ -88,11 +88,11 @@ bool SrcStream::keep_from_past(GstSegment& segment, GstBuffer* first) {
   return true;
 }
 
-/// `first`: the frame behind it, where the running time is another one from that on.
-void SrcStream::push_segment(GstBuffer* first) {
+/// `first`: the frame behind it, where the running time is another one from that on; or `from`, where a gap is behind.
+void SrcStream::push_segment(GstBuffer* first, GstClockTime from) {
   GstSegment segment;
   const GstClockTimeDiff shift = shift_.value();
-  bool moved = place(segment, first == nullptr ? GST_CLOCK_TIME_NONE : earliest_from(first));
+  bool moved = place(segment, first == nullptr ? from : earliest_from(first));
   shifted_ = keep_from_past(segment, first);
   moved = moved || shifted_;
   GstEvent* event = moved ? gst_event_new_segment(&segment) : gst_event_ref(segment_);
@@ -192,9 +192,14 @@ void SrcStream::push(GstEvent* event) {
       GstClockTime time = GST_CLOCK_TIME_NONE;
       GstClockTime duration = GST_CLOCK_TIME_NONE;
       gst_event_parse_gap(event, &time, &duration);
-      if (is_due_some_day(time, duration)) break;
-      gst_event_unref(event);
-      return;
+      if (!is_due_some_day(time, duration)) {
+        gst_event_unref(event);
+        return;
+      }
+      // It is due when a frame of its time would be.
+      if (shift_.update(*channel_, false)) shifted_ = true;
+      if (shifted_ && segment_ != nullptr) push_segment(nullptr, time);
+      break;
     }
     case GST_EVENT_SEGMENT_DONE:
       if (!has_sink_beside()) tell_of_segment_done(event);
@@ -461,6 +466,11 @@ Base base_of(GstElement* element, bool playing, GstClockTime old) {
   return {coming != old ? coming : GST_CLOCK_TIME_NONE, false};
 }
 
+/// Such a pipeline has no running time. As a producer it begins at each segment; a consumer takes times as they are.
+bool plays_without_clock(const Base& base, const Ptr<GstClock>& clock) {
+  return GST_CLOCK_TIME_IS_VALID(base.time) && !clock;
+}
+
 /// While its pipeline does not play, the base time that this would have if it began now, at the running time at which
 /// it stopped.
 GstClockTimeDiff base_or_now(const Base& base, GstElement* element, GstClockTime now) {
@@ -506,14 +516,15 @@ GstClockTimeDiff TimeShift::now_there(const Channel& channel) const {
   return static_cast<GstClockTimeDiff>(now) - base_or_now(base, sink.get(), now);
 }
 
-GstClockTimeDiff TimeShift::compute_from(const Channel& channel, const Channel::FarTime& there) {
+GstClockTimeDiff TimeShift::compute_from(const Channel::FarTime& there, const Channel& channel, bool anew) {
   const Base base_here = base_of(src_, channel.src_playing(), ended_here_);
   const Ptr<GstClock> here(gst_element_get_clock(src_));
   const GstClockTimeDiff now = monotonic_ns();
   const bool shared = !here || is_monotonic(here.get());
   const GstClockTimeDiff now_here = shared ? now : static_cast<GstClockTimeDiff>(gst_clock_get_time(here.get()));
   two_clocks_ = !shared;
-  estimated_ = !there.playing || !base_here.settled;
+  estimated_ = !there.clockless && (!there.playing || !base_here.settled);
+  if (plays_without_clock(base_here, here) || (there.clockless && !anew)) return shift_;
   if (base_here.settled) ended_here_ = GST_CLOCK_TIME_NONE;
   // Running times: sums of clocks' times might overflow.
   const GstClockTimeDiff run_there = there.running_time(now);
@@ -522,21 +533,25 @@ GstClockTimeDiff TimeShift::compute_from(const Channel& channel, const Channel::
   return run_here - run_there;
 }
 
-GstClockTimeDiff TimeShift::compute(const Channel& channel) {
+GstClockTimeDiff TimeShift::compute(const Channel& channel, bool anew) {
   const Ptr<GstElement> sink(channel.sink());
   if (!sink) {
     const auto far = channel.far_time();
-    return far ? compute_from(channel, *far) : shift_.load();
+    return far ? compute_from(*far, channel, anew) : shift_.load();
   }
   GstClockTimeDiff shift = shift_;
   estimated_ = false;
-  const Base base_there = base_of(sink.get(), channel.sink_playing(), ended_there_);
+  Base base_there = base_of(sink.get(), channel.sink_playing(), ended_there_);
   const Base base_here = base_of(src_, channel.src_playing(), ended_here_);
   const Ptr<GstClock> here(gst_element_get_clock(src_));
   const Ptr<GstClock> there(gst_element_get_clock(sink.get()));
   two_clocks_ = here && there && here != there;
+  const bool clockless = plays_without_clock(base_there, there);
+  if (clockless) base_there = {GST_CLOCK_TIME_NONE, true};
   if (same_pipeline(src_, sink.get())) {
     shift = 0;
+  } else if (plays_without_clock(base_here, here) || (clockless && !anew)) {
+    // As it is.
   } else if (is_stopping(sink.get()) || (!here && !there)) {
     estimated_ = true;  // what is left of a stream that ends is due when it always was; or neither side has played yet
   } else {
@@ -565,7 +580,7 @@ bool TimeShift::update(const Channel& channel, bool anew) {
   here_ = here;
   playing_ = playing;
   const GstClockTimeDiff before = shift_;
-  const GstClockTimeDiff shift = compute(channel);
+  const GstClockTimeDiff shift = compute(channel, anew);
   // Between two looks at the same clocks only their drift counts.
   if (again && !changed && !known && !anew && std::llabs(shift - before) < clock_error) return false;
   shift_ = shift;

@@ -41,8 +41,8 @@ class TimeShift {
   [[nodiscard]] GstClockTimeDiff now_there(const Channel& channel) const;
 
  private:
-  [[nodiscard]] GstClockTimeDiff compute(const Channel& channel);
-  [[nodiscard]] GstClockTimeDiff compute_from(const Channel& channel, const Channel::FarTime& there);
+  [[nodiscard]] GstClockTimeDiff compute(const Channel& channel, bool anew);
+  [[nodiscard]] GstClockTimeDiff compute_from(const Channel::FarTime& there, const Channel& channel, bool anew);
 
   GstElement* src_;
   std::atomic<GstClockTimeDiff> shift_{0};
@@ -155,7 +155,7 @@ class SrcStream {
   void push_stream_start();
   [[nodiscard]] bool place(GstSegment& segment, GstClockTime from);
   [[nodiscard]] bool keep_from_past(GstSegment& segment, GstBuffer* first);
-  void push_segment(GstBuffer* first = nullptr);
+  void push_segment(GstBuffer* first = nullptr, GstClockTime from = GST_CLOCK_TIME_NONE);
   void begin_anew();
   void tell_of_segment_start();
   void tell_of_segment_done(GstEvent* event);

@@ -5,19 +5,20 @@
 #include <atomic>
 #include <mutex>
 
+#include "temporary_folder.hpp"
 #include "watch.hpp"
 
 namespace gpumap::gst::test {
 namespace {
 
-/// Absolute clock time at which a buffer is due at a pad: running time plus base time. Filled by a probe.
+/// Absolute clock time at which a buffer, or a gap, is due at a pad: running time plus base time. Filled by a probe.
 struct Due {
   std::mutex mutex;
-  std::vector<GstClockTime> times;
+  std::vector<GstClockTime> times, running;
 
-  void watch(GstElement* element, const char* pad_name) {
+  void watch(GstElement* element, const char* pad_name, GstPadProbeType what = GST_PAD_PROBE_TYPE_BUFFER) {
     const Pad pad(gst_element_get_static_pad(element, pad_name));
-    gst_pad_add_probe(pad.get(), GST_PAD_PROBE_TYPE_BUFFER, note, this, nullptr);
+    gst_pad_add_probe(pad.get(), what, note, this, nullptr);
   }
   [[nodiscard]] std::size_t count() {
     const std::lock_guard lock(mutex);
@@ -25,14 +26,22 @@ struct Due {
   }
   static GstPadProbeReturn note(GstPad* pad, GstPadProbeInfo* info, gpointer user) {
     auto* self = static_cast<Due*>(user);
+    GstClockTime time = GST_CLOCK_TIME_NONE;
+    if ((GST_PAD_PROBE_INFO_TYPE(info) & GST_PAD_PROBE_TYPE_BUFFER) != 0) {
+      time = GST_BUFFER_PTS(GST_PAD_PROBE_INFO_BUFFER(info));
+    } else {
+      GstEvent* const gap = GST_PAD_PROBE_INFO_EVENT(info);
+      if (GST_EVENT_TYPE(gap) != GST_EVENT_GAP) return GST_PAD_PROBE_OK;
+      gst_event_parse_gap(gap, &time, nullptr);
+    }
     GstEvent* event = gst_pad_get_sticky_event(pad, GST_EVENT_SEGMENT, 0);
     const GstSegment* segment = nullptr;
     gst_event_parse_segment(event, &segment);
-    const GstClockTime running =
-        gst_segment_to_running_time(segment, GST_FORMAT_TIME, GST_BUFFER_PTS(GST_PAD_PROBE_INFO_BUFFER(info)));
+    const GstClockTime running = gst_segment_to_running_time(segment, GST_FORMAT_TIME, time);
     gst_event_unref(event);
     const Element element(gst_pad_get_parent_element(pad));
     const std::lock_guard lock(self->mutex);
+    self->running.push_back(running);
     self->times.push_back(GST_CLOCK_TIME_IS_VALID(running) ? running + gst_element_get_base_time(element.get())
                                                            : GST_CLOCK_TIME_NONE);
     return GST_PAD_PROBE_OK;
@@ -84,6 +93,60 @@ TEST(TwoPipelines, SrcPlaysFirst) {
 }
 TEST(TwoPipelines, SinkPlaysFirst) {
   expect_same_moments(false);
+}
+
+// Without a clock a pipeline has no running time: its producer begins now, and a consumer takes times as they are.
+TEST(TwoPipelines, OneWithoutAClockMovesNoFrame) {
+  const TemporaryFolder folder;
+  const std::vector<std::string> cases{"near, none there", "near, none here", "near, none there and here",
+                                       "far, none there",  "far, none here",  "far, none there and here"};
+  side_by_side(cases, [&folder](const std::string& where) {
+    const bool far = where.starts_with("far");
+    const std::string meeting =
+        far ? "socket-path=" + (folder.path() / std::to_string(where.size())).string() : "channel=" + new_channel();
+    const bool here = where.find(" here") != where.npos;
+    Pipeline in("appsrc name=in format=time caps=application/x-frame ! gpumapsink name=sink sync=false " + meeting +
+                (far ? " wait-for-connection=true" : ""));
+    Pipeline out("gpumapsrc " + meeting + " ! fakesink name=out sync=false async=false");
+    if (where.find("there") != where.npos) use(in, nullptr);
+    if (here) use(out, nullptr);
+    Due due;
+    due.watch(out.element("out"), "sink");
+    ASSERT_NE(in.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+    ASSERT_NE(out.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+    for (std::size_t n = 0; n < 3; ++n) {
+      ASSERT_TRUE(push(in.appsrc(), new_buffer(random_data(64, n), n * GST_SECOND)));
+      ASSERT_TRUE(eventually([&] { return due.count() == n + 1; }));
+      ASSERT_TRUE(in.reach(GST_STATE_PLAYING));
+      ASSERT_TRUE(out.reach(GST_STATE_PAUSED) && out.reach(GST_STATE_PLAYING));
+    }
+    EXPECT_LT(due.running[0], GST_SECOND * 40);
+    EXPECT_EQ(due.running[1] - due.running[0], GST_SECOND);
+    EXPECT_EQ(due.running[2] - due.running[1], GST_SECOND);
+  });
+}
+
+// A pause of the consumer moves gaps as it does frames, also where no frame comes first.
+TEST(TwoPipelines, AGapBehindAPauseIsDueInItsTime) {
+  const std::string channel = new_channel();
+  SimulatedTime time;
+  GstClock* const clock = time.clock(1'000 * GST_SECOND);
+  Pipeline in("appsrc name=in format=time caps=application/x-frame ! gpumapsink sync=false channel=" + channel);
+  Pipeline out("gpumapsrc channel=" + channel + " ! fakesink name=out sync=false async=false");
+  for (Pipeline* one : {&in, &out}) use(*one, clock);
+  Due gaps;
+  gaps.watch(out.element("out"), "sink", GST_PAD_PROBE_TYPE_EVENT_DOWNSTREAM);
+  ASSERT_NE(in.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  ASSERT_NE(out.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  ASSERT_TRUE(push(in.appsrc(), new_buffer(random_data(64, 1), 0)));
+  ASSERT_TRUE(in.reach(GST_STATE_PLAYING) && out.reach(GST_STATE_PLAYING));
+  ASSERT_TRUE(out.reach(GST_STATE_PAUSED));
+  time.pass(100s);
+  ASSERT_TRUE(out.reach(GST_STATE_PLAYING));
+  const Pad pad(gst_element_get_static_pad(in.element("in"), "src"));
+  EXPECT_TRUE(gst_pad_push_event(pad.get(), gst_event_new_gap(101 * GST_SECOND, GST_SECOND)));
+  ASSERT_TRUE(eventually([&] { return gaps.count() == 1; }));
+  EXPECT_EQ(gaps.times[0], gst_element_get_base_time(in.get()) + 101 * GST_SECOND);
 }
 
 /// Timestamps of the QoS events that leave a sink pad for upstream. Filled by a probe.

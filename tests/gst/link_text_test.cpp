@@ -229,6 +229,7 @@ TEST(LinkText, OfTimesIsReadWhereNoSumOverflows) {
   EXPECT_TRUE(is_read({.playing = true, .base = 127 * year, .ahead = 127 * year - 3}));
   EXPECT_TRUE(is_read({.playing = true, .base = 0, .ahead = 136 * year}));
   EXPECT_TRUE(is_read({.stopped = 3, .ahead = 127 * year}));
+  EXPECT_TRUE(is_read({.clockless = true}));
   EXPECT_FALSE(is_read({.playing = true, .base = 139 * year, .ahead = -3 * year}));
   EXPECT_FALSE(is_read({.playing = true, .base = 141 * year, .ahead = 141 * year}));
   EXPECT_FALSE(is_read({.stopped = -141 * year}));
