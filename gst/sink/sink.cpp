@@ -398,8 +398,9 @@ gboolean event(GstBaseSink* sink, GstEvent* event) {
 
 /// After EOS GstBaseSink takes nothing but a flush; a queue takes a new stream, and so does this. The flush is this
 /// element's own: the gpumapsrc sees to what follows it when the new stream comes out there.
-gboolean pad_event(GstPad* pad, GstObject* parent, GstEvent* event) {
+GstFlowReturn pad_event(GstPad* pad, GstObject* parent, GstEvent* event) {
   SinkState& state = state_of(parent);
+  const bool is_caps = GST_EVENT_TYPE(event) == GST_EVENT_CAPS;
   state.gather.see(event);
   if (GST_EVENT_TYPE(event) == GST_EVENT_STREAM_START && GST_BASE_SINK(parent)->eos != 0) {
     GST_INFO_OBJECT(parent, "a new stream after EOS");
@@ -411,7 +412,10 @@ gboolean pad_event(GstPad* pad, GstObject* parent, GstEvent* event) {
     if (GST_PAD_IS_FLUSHING(pad)) base_pad_event(pad, parent, gst_event_new_flush_start());
     state.reviver = nullptr;
   }
-  return base_pad_event(pad, parent, event);
+  if (base_pad_event(pad, parent, event) != 0) return GST_FLOW_OK;
+  // As upstream reckons, caps that are refused cannot be agreed on. Here nobody waits for them any more.
+  if (GST_PAD_IS_FLUSHING(pad)) return GST_FLOW_FLUSHING;
+  return is_caps ? GST_FLOW_NOT_NEGOTIATED : GST_FLOW_ERROR;
 }
 
 /// A bin tells of a stream's start once all its sinks have, if they are of one group: of several gpumapsinks, whose
@@ -657,7 +661,7 @@ static void gst_gpumap_sink_init(GstGpumapSink* self) {
   gst_pad_set_chain_function(pad, chain);
   gst_pad_set_chain_list_function(pad, chain_list);
   base_pad_event = GST_PAD_EVENTFUNC(pad);
-  gst_pad_set_event_function(pad, pad_event);
+  gst_pad_set_event_full_function(pad, pad_event);
   gst_base_sink_set_sync(base, FALSE);
   // A sample kept for the application would keep a slot.
   gst_base_sink_set_last_sample_enabled(base, FALSE);

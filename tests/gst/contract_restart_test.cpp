@@ -4,6 +4,7 @@
 #include <gst/check/gstharness.h>
 
 #include <future>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -467,6 +468,37 @@ TEST_P(Stop, IsNoError) {
       if (to == GST_STATE_NULL) pipeline.stop();
     }
   }
+}
+
+// Upstream takes caps that are refused for an error, but here the sink has closed while they were on their way.
+TEST(StopOfASink, RefusesNoCaps) {
+  GstHarness* in = gst_harness_new_with_padnames("gpumapsink", "sink", nullptr);
+  g_object_set(in->element, "channel", new_channel().c_str(), nullptr);
+  gst_harness_play(in);
+  gst_harness_set_src_caps(in, new_caps("application/octet-stream").release());
+  EXPECT_EQ(gst_harness_push(in, new_buffer(random_data(101, 1)).release()), GST_FLOW_OK);
+  struct Closing {
+    GstBaseSink* sink;
+    std::thread thread;
+  } closing{GST_BASE_SINK(in->element), {}};
+  const auto close = [](GstPad*, GstPadProbeInfo* info, gpointer data) {
+    auto* const now = static_cast<Closing*>(data);
+    if (GST_EVENT_TYPE(GST_PAD_PROBE_INFO_EVENT(info)) != GST_EVENT_CAPS) return GST_PAD_PROBE_OK;
+    now->thread = std::thread([now] { gst_element_set_state(GST_ELEMENT(now->sink), GST_STATE_READY); });
+    EXPECT_TRUE(eventually([&] {
+      GST_BASE_SINK_PREROLL_LOCK(now->sink);
+      const bool closed = now->sink->flushing != 0;
+      GST_BASE_SINK_PREROLL_UNLOCK(now->sink);
+      return closed;
+    }));
+    return GST_PAD_PROBE_REMOVE;
+  };
+  gst_pad_add_probe(GST_BASE_SINK_PAD(closing.sink), GST_PAD_PROBE_TYPE_EVENT_DOWNSTREAM, close, &closing, nullptr);
+  const Ptr<GstEvent> other(gst_event_new_caps(new_caps("application/x-other").get()));
+  ASSERT_EQ(gst_pad_store_sticky_event(in->srcpad, other.get()), GST_FLOW_OK);
+  EXPECT_EQ(gst_harness_push(in, new_buffer(random_data(101, 2)).release()), GST_FLOW_FLUSHING);
+  closing.thread.join();
+  gst_harness_teardown(in);
 }
 
 // A start that fails while a flush asks for another one: what answers GStreamer's messages of threads may read a
