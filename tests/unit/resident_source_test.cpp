@@ -177,6 +177,11 @@ TEST(ResidentSource, RefusesWhatTheGpuWouldNotComeBackFrom) {
                 HasSubstr("would not come for later frames"))
         << exit;
   }
+  for (const char* named : {"#define ASM asm volatile\n#define LEAVE() ASM(\"exit;\")\n", "#define ASM asm\n"}) {
+    EXPECT_THAT(refusal(cuda(named + one + "f(x); ASM(\"exit;\"); LEAVE(); }")),
+                HasSubstr("would not come for later frames"))
+        << named;
+  }
   // Macros may come from elsewhere.
   KernelSource defined = cuda(one + "SKIP(x); __syncthreads(); }");
   EXPECT_EQ(refusal(defined), "");

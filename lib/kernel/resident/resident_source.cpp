@@ -111,12 +111,15 @@ bool is_asm(std::string_view word) noexcept {
   return word == "asm" || word == "__asm" || word == "__asm__";
 }
 
-/// What the asm at word `at` hands to the assembler: its strings joined. Nothing: it is not in quotes there, or not in
-/// plain letters.
+/// What the asm at word `at` hands to the assembler: its strings joined. Nothing: it is not in quotes there, as where a
+/// macro names asm() otherwise, or not in plain letters.
 std::optional<std::string> asm_text(const std::vector<SourceWord>& words, std::size_t at) {
+  constexpr std::array<std::string_view, 5> kinds{"volatile", "__volatile", "__volatile__", "inline", "goto"};
   std::string made;
-  while (++at < words.size() && words[at].text != "(") {
-  }
+  const bool directive = words[at].directive;
+  do ++at;
+  while (at < words.size() && std::ranges::find(kinds, words[at].text) != kinds.end());
+  if (at == words.size() || words[at].text != "(" || words[at].directive != directive) return {};
   for (++at; at < words.size(); ++at) {
     const SourceWord& word = words[at];
     if (!word.quoted) {
