@@ -327,7 +327,8 @@ class Player {
       const bool ended = eventually(
           [&] {
             let_play();
-            return (verdict = pipeline_.wait(0ms)) != "timeout";
+            verdict = std::exchange(ended_, false) ? "eos" : pipeline_.wait(0ms);
+            return verdict != "timeout";
           },
           step_limit);
       return ended && verdict == "eos" ? "" : verdict + '\n';
@@ -361,6 +362,7 @@ class Player {
                                          stop < 0 ? GST_SEEK_TYPE_NONE : GST_SEEK_TYPE_SET, stop < 0 ? 0 : ns(stop));
     for (Monitor* monitor : {&in_, &out_}) monitor->expect_seqnum(gst_event_get_seqnum(event));
     if (!gst_element_send_event(pipeline_.get(), event)) return "refused\n";
+    ended_ = false;
     // A scrub is followed by the next before it is done.
     if (scrub) return "";
     if (gst_element_get_state(pipeline_.get(), nullptr, nullptr,
@@ -379,9 +381,14 @@ class Player {
 
   std::string error() {
     GstBus* bus = gst_element_get_bus(pipeline_.get());
-    GstMessage* message = gst_bus_pop_filtered(bus, GST_MESSAGE_ERROR);
+    constexpr auto types = static_cast<GstMessageType>(static_cast<unsigned>(GST_MESSAGE_ERROR) | GST_MESSAGE_EOS);
     std::string text;
-    if (message != nullptr) {
+    while (GstMessage* message = gst_bus_pop_filtered(bus, types)) {
+      if (GST_MESSAGE_TYPE(message) == GST_MESSAGE_EOS) {
+        ended_ = true;
+        gst_message_unref(message);
+        continue;
+      }
       GError* error = nullptr;
       gst_message_parse_error(message, &error, nullptr);
       text = std::string("ERROR of ") + GST_MESSAGE_SRC_NAME(message) + ": " + error->message + '\n';
@@ -395,6 +402,7 @@ class Player {
   Monitor in_, out_;
   SimulatedTime time_;
   Pipeline pipeline_;
+  bool ended_ = false;  ///< error() met EOS
 };
 
 /// Twenty seconds of film, once as a source that makes it and once as a file.
