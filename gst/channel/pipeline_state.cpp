@@ -254,14 +254,22 @@ namespace {
 /// What a bin does with a sink's frame takes less time.
 constexpr GstClockTime long_pause = GST_SECOND / 2;
 
-/// True: all sinks play. `pause`: since the last look. Waits for no lock, and holds none while it posts.
-bool mend_states(GstElement* element, GstClockTime pause) {
+/// How a look at the sinks ends.
+enum class Look {
+  done,    ///< all play
+  again,   ///< some do not yet
+  stands,  ///< a sink has its frame, and its bin does not go on; which may be about to
+};
+
+/// After a look that ended like `last`, `pause` ago. Waits for no lock, and holds none while it posts.
+Look mend_states(GstElement* element, Look last, GstClockTime pause) {
   const Ptr<GstElement> top(top_level(element));
-  if (!GST_IS_BIN(top.get()) || is_stopping(top.get())) return true;
-  if (GST_STATE_TRYLOCK(top.get()) == FALSE) return false;
+  if (!GST_IS_BIN(top.get()) || is_stopping(top.get())) return Look::done;
+  if (GST_STATE_TRYLOCK(top.get()) == FALSE) return Look::again;
   // A change of state that begins after this sets each sink anew.
   GST_STATE_UNLOCK(top.get());
   bool all = true;
+  bool stands = false;
   for (const Ptr<GstElement>& sink : sinks_around(element, is_to_play)) {
     // Each message may change the state of the next sink, and a sink's first message its state before the second.
     Standing now = standing_of(sink.get());
@@ -273,34 +281,40 @@ bool mend_states(GstElement* element, GstClockTime pause) {
       GST_INFO_OBJECT(from, "lost its state in a flush: its bin is informed");
       gst_element_post_message(sink.get(), gst_message_new_async_start(from));
       now = standing_of(sink.get());
+      if (!now.waits) gst_element_post_message(sink.get(), gst_message_new_async_done(from, GST_CLOCK_TIME_NONE));
+      continue;
     }
     // The sink has a frame, and its bin waits for that message, or has lost it. A sink that waits for a frame posts it
-    // itself. A bin that has it, and hears it again, changes its state twice.
-    if (!now.waits && (now.bin_waits || (now.bin_changes && pause >= long_pause))) {
+    // itself. A bin that has it, or is to get it, and hears it again changes its state twice.
+    if (now.waits || !now.bin_changes) continue;
+    stands = true;
+    if (last == Look::stands && (now.bin_waits || pause >= long_pause)) {
       gst_element_post_message(sink.get(), gst_message_new_async_done(from, GST_CLOCK_TIME_NONE));
     }
   }
-  return all;
+  return all ? Look::done : stands ? Look::stands : Look::again;
 }
 
 struct Later {
   GWeakRef element;
+  Look last;
   GstClockTime pause;  ///< before this look
   gint64 until_us;
 };
 
 /// Looks again after `pause`, in the thread of the system clock.
-void mend_later(GstElement* element, GstClockTime pause, gint64 until_us) {
+void mend_later(GstElement* element, Look last, GstClockTime pause, gint64 until_us) {
   if (g_get_monotonic_time() > until_us) return;
-  auto* later = new Later{{}, pause, until_us};
+  auto* later = new Later{{}, last, pause, until_us};
   g_weak_ref_init(&later->element, element);
   const Ptr<GstClock> clock(gst_system_clock_obtain());
   GstClockID id = gst_clock_new_single_shot_id(clock.get(), gst_clock_get_time(clock.get()) + pause);
   const auto look = [](GstClock*, GstClockTime, GstClockID, gpointer data) -> gboolean {
     auto* now = static_cast<Later*>(data);
     const Ptr<GstElement> of(static_cast<GstElement*>(g_weak_ref_get(&now->element)));
-    if (of && !mend_states(of.get(), now->pause)) {
-      mend_later(of.get(), std::min<GstClockTime>(2 * now->pause, GST_SECOND), now->until_us);
+    const Look seen = of ? mend_states(of.get(), now->last, now->pause) : Look::done;
+    if (seen != Look::done) {
+      mend_later(of.get(), seen, std::min<GstClockTime>(2 * now->pause, GST_SECOND), now->until_us);
     }
     return TRUE;
   };
@@ -317,7 +331,7 @@ void mend_later(GstElement* element, GstClockTime pause, gint64 until_us) {
 void mend_states_soon(GstElement* element) {
   constexpr GstClockTime first_pause = 10 * GST_MSECOND;
   constexpr gint64 longest_us = gint64{60} * G_USEC_PER_SEC;
-  mend_later(element, first_pause, g_get_monotonic_time() + longest_us);
+  mend_later(element, Look::again, first_pause, g_get_monotonic_time() + longest_us);
 }
 
 void mend_states_at_start(GstElement* element) {
@@ -330,7 +344,7 @@ void mend_states_at_start(GstElement* element) {
 }
 
 void mend_states_after_flush(GstElement* element) {
-  if (!mend_states(element, 0)) mend_states_soon(element);
+  if (mend_states(element, Look::again, 0) != Look::done) mend_states_soon(element);
 }
 
 }  // namespace gpumap::gst

@@ -411,6 +411,7 @@ GstFlowReturn pad_event(GstPad* pad, GstObject* parent, GstEvent* event) {
     // A flush by others, or the way to READY, may have begun in another thread meanwhile, which waits for this one.
     if (GST_PAD_IS_FLUSHING(pad)) base_pad_event(pad, parent, gst_event_new_flush_start());
     state.reviver = nullptr;
+    gpumap::gst::mend_states_soon(GST_ELEMENT_CAST(parent));
   }
   if (base_pad_event(pad, parent, event) != 0) return GST_FLOW_OK;
   // As upstream reckons, caps that are refused cannot be agreed on. Here nobody waits for them any more.

@@ -524,12 +524,12 @@ GstClockTimeDiff TimeShift::compute_from(const Channel::FarTime& there, const Ch
   const GstClockTimeDiff now_here = shared ? now : static_cast<GstClockTimeDiff>(gst_clock_get_time(here.get()));
   two_clocks_ = !shared;
   estimated_ = !there.clockless && (!there.playing || !base_here.settled);
+  looked_at_us_ = g_get_monotonic_time();
   if (plays_without_clock(base_here, here) || (there.clockless && !anew)) return shift_;
   if (base_here.settled) ended_here_ = GST_CLOCK_TIME_NONE;
   // Running times: sums of clocks' times might overflow.
   const GstClockTimeDiff run_there = there.running_time(now);
   const GstClockTimeDiff run_here = now_here - base_or_now(base_here, src_, static_cast<GstClockTime>(now_here));
-  looked_at_us_ = g_get_monotonic_time();
   return run_here - run_there;
 }
 

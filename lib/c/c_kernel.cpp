@@ -322,7 +322,8 @@ gpumap_status KernelObject::run(const Input& input, const gpumap_run_options& op
   frame.sequence = input.sequence;
   frame.pts = input.pts;
   frame.duration = input.duration;
-  frame.gap = is_first_ || input.gap;
+  is_first_ = is_first_ || input.gap;  // also where this frame is lost
+  frame.gap = is_first_;
   if (input.gap) {
     launcher_.begin();
     launcher_.realign();

@@ -427,6 +427,9 @@ std::optional<gpumap_layout> layout_of_output(std::string_view declared, const g
       // One of several: the input's, if it is among them.
       const CapsValue* const same = of_input.find(name);
       const bool fits = same != nullptr && has_value(range, std::to_string(same->number));
+      if (same != nullptr && !fits && name != "rate") {  // of a rate no size depends
+        throw Error(ErrorCode::invalid, fmt::format("the input's {} of {} is not in {}", name, same->number, range));
+      }
       (fits ? inherited : removed).emplace_back(name);
     } else {
       text += fmt::format(",{}{}{}", name, value.empty() ? "" : "=", value);

@@ -378,6 +378,7 @@ TEST(States, AFlushOnTheWayToPlayingKeepsNobodyInPaused) {
   for (int n = 0; n < 3; ++n) flushed.frame();
   EXPECT_TRUE(eventually([&] { return stat(pipeline.element("sink"), "frames") == 5; }));
   EXPECT_TRUE(flushed.pipeline.reach(GST_STATE_PLAYING));
+  flushed.pipeline.stop();  // no message is on its way any more
 }
 
 // A bin that has its sinks' frames goes on to PLAYING in a thread of its own. Where it was told of them once more, it
@@ -397,6 +398,7 @@ TEST(States, AFlushIsDoneOnce) {
   flushed.frame();
   ASSERT_TRUE(eventually([&] { return done > 0; }));
   EXPECT_TRUE(flushed.pipeline.reach(GST_STATE_PLAYING));
+  flushed.pipeline.stop();  // no message is on its way any more
   EXPECT_EQ(done, 1);
 }
 

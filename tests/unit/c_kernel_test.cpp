@@ -985,6 +985,7 @@ TEST_F(CKernel, WhatADeclaredOutputLeavesOpenIsTheInputs) {
       {"application/x-mine,width=3", &gray, 32, {GPUMAP_FORMAT_BYTES, 0, 0, 0, 0}},
       {"video/x-raw,format=GRAY8,width={widht/2},height={height}", &gray, 0, {}},
       {"video/x-raw,format=NONE", &gray, 0, {}},
+      {"video/x-raw,format=RGBA,width=[16,4096]", &gray, 0, {}},
       {"video/x-raw,format", &gray, 0, {}},
       {"application/x-tensor,dims=<1,0>", &gray, 0, {}},
       {"application/x-tensor,dims=7", &gray, 0, {}},

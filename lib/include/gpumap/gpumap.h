@@ -512,8 +512,8 @@ typedef struct gpumap_run_options {
   uint32_t to_host;            /* 1: the output lies in host memory, and the call waits for it */
   uint32_t gap;                /* 1: the frame does not follow on the one before: history and state begin anew, and
                                   the beginning of a sample in which that one ended is left out. The same holds of a
-                                  slot whose frame has the flag 64, and, but for that sample, of the first frame, the
-                                  first of another layout and the first after the file was loaded again */
+                                  slot whose frame has the flag 64. The first frame, the first of another layout and
+                                  the first after the file was loaded again begin anew by themselves */
   int64_t timeout_ns;          /* for `after`, and for a kernel that the CPU has to wait for; 0: a minute */
 } gpumap_run_options;
 
