@@ -348,7 +348,7 @@ struct FlushedSink {
     frame();
     EXPECT_TRUE(pipeline.reach(GST_STATE_PLAYING));
   }
-  void frame() { EXPECT_TRUE(push(pipeline.appsrc(), new_buffer(random_data(101, 1), 0))); }
+  void frame() const { EXPECT_TRUE(push(pipeline.appsrc(), new_buffer(random_data(101, 1), 0))); }
   void flush() {
     gst_element_send_event(pipeline.element("in"), gst_event_new_flush_start());
     gst_element_send_event(pipeline.element("in"), gst_event_new_flush_stop(TRUE));
