@@ -446,7 +446,7 @@ TEST_F(CKernel, ATableIsLoadedAgainWhenItsFileChanges) {
   const auto end = std::chrono::steady_clock::now() + 60s;
   while (now == before && std::chrono::steady_clock::now() < end) now = told();
   EXPECT_EQ(now, after);
-  // One that cannot be used is told once.
+  // A table that cannot be used fails one call.
   put("");
   gpumap_status status = GPUMAP_OK;
   while (status == GPUMAP_OK && std::chrono::steady_clock::now() < end) {
