@@ -14,6 +14,7 @@
 #include "gst/memory/gpumap_memory.hpp"
 #include "gst/memory/memory_caps.hpp"
 #include "gst/ptr.hpp"
+#include "gst/radio/radio_metas.hpp"
 #include "gst/vulkan/gst_vulkan_context.hpp"
 
 // gpumapkernel agrees on caps and answers queries.
@@ -149,6 +150,22 @@ void ask_no_tensors(GstQuery* query, const DeclaredCaps& declared) {
   gst_caps_unref(answer);
 }
 
+/// Nor may it be told where its own band is by what lies behind a kernel that tunes: what comes in says so, or the
+/// `filter`.
+void ask_no_center(GstQuery* query, const DeclaredCaps& declared) {
+  GstCaps* answer = nullptr;
+  GstCaps* filter = nullptr;
+  gst_query_parse_caps_result(query, &answer);
+  gst_query_parse_caps(query, &filter);
+  if (answer == nullptr || gst_caps_is_any(answer) || !declared.tuning) return;
+  Ptr<GstCaps> open(gst_caps_copy(answer));
+  for (guint i = 0; i < gst_caps_get_size(open.get()); ++i) {
+    gst_structure_remove_field(gst_caps_get_structure(open.get(), i), center_frequency_field);
+  }
+  if (filter != nullptr) open.reset(gst_caps_intersect_full(open.get(), filter, GST_CAPS_INTERSECT_FIRST));
+  gst_query_set_caps_result(query, open.get());
+}
+
 /// What it makes nothing of is welcome, too: it is refused when it comes, for then the reason can be told.
 gboolean accept_caps(GstBaseTransform* trans, GstPadDirection direction, GstCaps* caps) {
   if (kernel_parent_class()->accept_caps(trans, direction, caps) != 0) return TRUE;
@@ -187,7 +204,9 @@ gboolean query(GstBaseTransform* trans, GstPadDirection direction, GstQuery* que
   if (GST_QUERY_TYPE(query) == GST_QUERY_CAPS && direction == GST_PAD_SINK && answered != 0) {
     const auto runner = runner_of(trans);
     correct_caps(trans, query);
-    ask_no_tensors(query, caps_in_force(settings_in_force(trans, runner.get()), runner.get()));
+    const DeclaredCaps declared = caps_in_force(settings_in_force(trans, runner.get()), runner.get());
+    ask_no_tensors(query, declared);
+    ask_no_center(query, declared);
   }
   return answered;
 }

@@ -373,6 +373,24 @@ TEST_F(Tuned, WhatIsOutsideTheBandIsAnError) {
   EXPECT_EQ(outcome_, "eos");
 }
 
+// A source that may choose its caps is not told by what follows the kernel where its band is.
+TEST_F(Tuned, TheSkyIsNotTakenForTheInputsCenter) {
+  const std::string sky = "kernel=ddc params=sky=100005000";
+  for (const char* const behind : {"audio/x-raw", "audio/x-raw,center-frequency=(double)100005000"}) {
+    const auto samples = through(sky, behind);
+    ASSERT_EQ(outcome_, "eos") << behind;
+    EXPECT_NEAR(frequency_in(samples.front(), band_rate), 25e3, 5.0) << behind;
+    EXPECT_EQ(center_of(samples.front()), 100.005e6) << behind;
+  }
+  (void)through("kernel=ddc params=sky=100000000");
+  EXPECT_EQ(outcome_, "eos");
+  record(band, tone(band_rate, tone_at - band_center, 20'000));  // of a centre that nobody knows
+  for (const char* const behind : {"audio/x-raw", "audio/x-raw,center-frequency=(double)100005000"}) {
+    (void)through(sky, behind);
+    EXPECT_THAT(outcome_, HasSubstr("neither caps nor frames say the centre frequency of the band")) << behind;
+  }
+}
+
 // Bin i stands at center-frequency + (i - bins / 2) * rate / bins; a row's time is that of the samples that it is made
 // of.
 TEST_F(Tuned, SpectrumSaysWhereItsBinsAreAndWhenItWas) {
