@@ -86,8 +86,10 @@ void StuckWork::note(const Fence& end, const std::string& work) {
     }
     noted_.push_back({end.timeline(), end.value(), work.empty() ? nameless : work});
   }
-  std::fprintf(stderr, "gpumap: %s still runs, and nobody waits for its end any more: what it uses stays allocated\n",
-               printable(work.empty() ? nameless : work).c_str());
+  std::fprintf(
+      stderr,
+      "gpumap: %s still runs, and is not waited for any longer: what is to be freed meanwhile stays allocated\n",
+      printable(work.empty() ? nameless : work).c_str());
 }
 
 std::string StuckWork::running() const {
