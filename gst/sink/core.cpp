@@ -419,6 +419,7 @@ void SinkCore::provision(std::size_t bytes, Renewal renewal) {
   std::weak_ptr<Mapping> old;
   std::optional<Transport> replaced;
   std::shared_ptr<ChannelRing> present;  ///< that has slots enough in size, but not in number
+  std::size_t spare = 0;
   {
     const std::lock_guard lock(mutex_);
     if (!session_ || flushing_) return;
@@ -429,6 +430,8 @@ void SinkCore::provision(std::size_t bytes, Renewal renewal) {
         present = channel_ring_;
       }
       bytes = channel_ring_->ring().slot_bytes();
+    } else if (channel_ring_ && session->channel->rings_waiting() > 0) {
+      spare = bytes / 2;  // frames that grow while the src stands still would bring a ring each
     }
     if (channel_ring_) {
       old = channel_ring_->ring().mapping();
@@ -442,7 +445,7 @@ void SinkCore::provision(std::size_t bytes, Renewal renewal) {
                                                 bytes, settings.slot_bytes, bytes));
   }
   std::shared_ptr<Ring> ring =
-      present ? grow_ring(*session, present->ring()) : make_ring(*session, bytes, old, replaced);
+      present ? grow_ring(*session, present->ring()) : make_ring(*session, bytes, spare, old, replaced);
   if (!ring) return;
   if (!ring->fallback_reason().empty()) {
     warn(*session->channel, FiguredError(Error(ErrorCode::no_memory, ring->fallback_reason()),
@@ -491,12 +494,13 @@ std::shared_ptr<Ring> SinkCore::grow_ring(const Session& session, const Ring& ri
   }
 }
 
-std::shared_ptr<Ring> SinkCore::make_ring(const Session& session, std::size_t bytes, const std::weak_ptr<Mapping>& old,
-                                          std::optional<Transport> replaced) {
+std::shared_ptr<Ring> SinkCore::make_ring(const Session& session, std::size_t bytes, std::size_t spare,
+                                          const std::weak_ptr<Mapping>& old, std::optional<Transport> replaced) {
   const SinkSettings& settings = session.settings;
   RingOptions options;
   options.slots = settings.slots;
-  options.slot_bytes = std::max<std::size_t>({bytes, settings.slot_bytes, 1});
+  const auto needed = std::max<std::size_t>({bytes, settings.slot_bytes, 1});
+  options.slot_bytes = needed + spare;
   options.spin = std::chrono::microseconds(settings.busy_poll_us);
   options.transport = settings.transport;
   // A ring in the window makes room for the next one: auto gives the window up only when that was not enough.
@@ -509,6 +513,7 @@ std::shared_ptr<Ring> SinkCore::make_ring(const Session& session, std::size_t by
     } catch (const Error& error) {
       // Where memory is short the ring before this one may be in the way: it goes once its last frame has been read.
       if (error.code() != ErrorCode::no_memory || !replaced) throw;
+      if (std::exchange(options.slot_bytes, needed) != needed) continue;
       if (Clock::now() > patience) {
         if (options.transport == settings.transport) throw;
         options.transport = settings.transport;

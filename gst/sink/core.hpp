@@ -178,8 +178,8 @@ class SinkCore : public std::enable_shared_from_this<SinkCore> {
   [[nodiscard]] bool publish(ChannelRing& channel_ring, WriteLease& lease, GstBuffer* buffer, std::size_t bytes,
                              const FrameOrigin& origin);
   [[nodiscard]] std::shared_ptr<ChannelRing> channel_ring() const;
-  /// Null when a flush came in between. Throws Error.
-  [[nodiscard]] std::shared_ptr<Ring> make_ring(const Session& session, std::size_t bytes,
+  /// Its slots have `spare` bytes more where there is memory for them. Null when a flush came in between. Throws Error.
+  [[nodiscard]] std::shared_ptr<Ring> make_ring(const Session& session, std::size_t bytes, std::size_t spare,
                                                 const std::weak_ptr<Mapping>& old, std::optional<Transport> replaced);
   void watch_upstream(FrameMemory& bytes);
   void join(GstElement* sink, const SinkSettings& settings, const std::shared_ptr<Channel>& channel);

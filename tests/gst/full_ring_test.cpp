@@ -90,6 +90,26 @@ TEST(FullRing, LeakyOldestKeepsTheLast) {
 }
 
 // From the pool too: neither blocks, and every frame is either in the ring or counted.
+// Each ring has free slots, so none is full.
+TEST(FullRing, FramesThatGrowGetFewRings) {
+  constexpr std::uint64_t frames = 60;
+  constexpr std::size_t step = 1001;
+  Lonely lonely("slots=64");
+  for (std::uint64_t n = 0; n < frames; ++n) {
+    push(lonely.pipeline.appsrc(), new_buffer(random_data((n + 1) * step, n)));
+  }
+  ASSERT_TRUE(eventually([&] { return lonely.count("frames") == frames; }));
+  EXPECT_LE(Channel::open(lonely.channel)->rings_waiting(), 8U);
+  gst_app_src_end_of_stream(lonely.pipeline.appsrc());
+  Pipeline out("gpumapsrc channel=" + lonely.channel + " ! appsink name=out sync=false");
+  ASSERT_TRUE(out.reach(GST_STATE_PLAYING));
+  for (std::uint64_t n = 0; n < frames; ++n) {
+    const Sample sample = pull(out.appsink());
+    ASSERT_TRUE(sample) << "frame " << n;
+    EXPECT_EQ(data_of(gst_sample_get_buffer(sample.get())), random_data((n + 1) * step, n)) << "frame " << n;
+  }
+}
+
 TEST(FullRing, LeakyPoolNeverBlocks) {
   for (const char* leaky : {"newest", "oldest"}) {
     SCOPED_TRACE(leaky);
