@@ -297,6 +297,7 @@ gpumap_status KernelObject::run(const Input& input, const gpumap_run_options& op
   if (const auto news = launcher_.reload()) {
     if (!news->empty()) throw Error(ErrorCode::compile, *news);
     is_first_ = true;
+    stream_.reset();  // another version may take other input
   }
   if (const std::string problem = launcher_.refresh_tables(); !problem.empty()) {
     throw Error(ErrorCode::invalid, problem);

@@ -3,6 +3,7 @@
 // built-in kernels.
 #include "c_kernel.hpp"
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <fstream>
@@ -206,6 +207,40 @@ TEST_F(CKernel, AnInputLineIsCheckedAgainstTheLayout) {
     EXPECT_OK(gpumap_kernel_close(kernel));
   }
   EXPECT_OK(gpumap_memory_free(input));
+}
+
+TEST_F(CKernel, AnotherVersionIsCheckedAgainstTheLayoutToo) {
+  const std::string file = adder("// gpumap: input video/x-raw,format=GRAY8\n");
+  auto options = GPUMAP_INIT(gpumap_kernel_options);
+  options.file = file.c_str();
+  options.flags = GPUMAP_KERNEL_RELOAD;
+  gpumap_kernel kernel = open(options);
+  auto gray = GPUMAP_INIT(gpumap_layout);
+  ASSERT_OK(gpumap_layout_of_picture(GPUMAP_FORMAT_GRAY8, 33, 17, &gray));
+  auto run = GPUMAP_INIT(gpumap_run_options);
+  run.memory = this->memory(gray.bytes);
+  run.layout = &gray;
+  gpumap_memory output = nullptr;
+  EXPECT_OK(gpumap_kernel_run(kernel, &run, &output));
+  EXPECT_OK(gpumap_memory_free(output));
+  static_cast<void>(adder("// gpumap: input video/x-raw,format=NV12\n"));
+  gpumap_status status = GPUMAP_OK;
+  for (const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+       status == GPUMAP_OK && std::chrono::steady_clock::now() < end;) {
+    status = gpumap_kernel_run(kernel, &run, &output);
+    if (status == GPUMAP_OK) {
+      EXPECT_OK(gpumap_memory_free(output));
+    }
+  }
+  expect_error(status, GPUMAP_ERROR_INVALID, "is not one of them");
+  expect_error(gpumap_kernel_run(kernel, &run, &output), GPUMAP_ERROR_INVALID, "is not one of them");
+  auto nv12 = GPUMAP_INIT(gpumap_layout);
+  ASSERT_OK(gpumap_layout_of_picture(GPUMAP_FORMAT_NV12, 16, 8, &nv12));
+  run.layout = &nv12;
+  EXPECT_OK(gpumap_kernel_run(kernel, &run, &output));
+  EXPECT_OK(gpumap_memory_free(output));
+  EXPECT_OK(gpumap_memory_free(run.memory));
+  EXPECT_OK(gpumap_kernel_close(kernel));
 }
 
 // An address that lies anywhere would be read.
