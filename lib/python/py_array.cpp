@@ -262,6 +262,17 @@ PyObject* array_host(PyObject* self, void* /*none*/) {
   if (!usable(array)) {
     return nullptr;
   }
+  if (array->place.read_only && array->place.host != nullptr) {
+    gpumap_status status = GPUMAP_OK;
+    const HoldRef hold = array->hold;  // what fills it may be under way
+    if (!wait_in_parts(GPUMAP_FOREVER, status, [&](int64_t part_ns) { return hold->wait(part_ns); }) ||
+        !succeeded(status)) {
+      return nullptr;
+    }
+    if (!usable(array)) {
+      return nullptr;
+    }
+  }
   if (array->host_view == nullptr) {
     if (array->place.host == nullptr) {
       return raise_status(GPUMAP_ERROR_NOT_SUPPORTED,

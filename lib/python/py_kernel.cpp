@@ -200,6 +200,8 @@ PyObject* kernel_call(PyObject* self, PyObject* arguments, PyObject* keywords) {
   }
   if (options.timeout_ns == GPUMAP_FOREVER) {
     options.timeout_ns = 0;  // a minute
+  } else if (options.timeout_ns == 0) {
+    options.timeout_ns = 1;  // not at all
   }
   if (caps != nullptr) {
     options.layout = &in;

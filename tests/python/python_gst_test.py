@@ -55,6 +55,19 @@ class Pipeline:
         return sample
 
 
+# Each frame has bytes of its own.
+SLOW = """// gpumap: params none
+#version 460
+#include <gpumap.glsl>
+void main() {
+  uint n = 0u;
+  for (uint i = 0u; i < 12000u; ++i) n = n * 1664525u + 1013904223u + load_u8(frame.in_view.plane[0]);
+  const uint64_t at = gpumap_thread();
+  if (at < frame.out_view.bytes) store_u8(frame.out_view.plane[0] + at, (n & 1u) | ((uint(frame.sequence) + 1u) << 1));
+}
+"""
+
+
 def bytes_of(buffer):
     return buffer.extract_dup(0, buffer.get_size())
 
@@ -264,6 +277,22 @@ class FromGst(unittest.TestCase):
                 gpumap.from_gst(capsule(pointer, name, None))
             with self.assertRaises(TypeError):
                 gpumap.from_gst(buffer, capsule(pointer, b"GstBuffer", None))
+
+    def test_what_is_still_written_is_waited_for(self):
+        with tempfile.TemporaryDirectory() as folder:
+            source = Path(folder) / "slow.comp"
+            source.write_text(SLOW)
+            for name in "asarray", "host":
+                with self.subTest(name), Pipeline(
+                    "fakesrc num-buffers=5 sizetype=fixed sizemax=4096 ! application/octet-stream ! gpumapupload ! "
+                    f"gpumapkernel location={source} ! application/octet-stream(memory:GPUMap) ! gpumapdownload ! "
+                    "appsink name=out sync=false"
+                ) as running:
+                    for _ in range(5):
+                        sample = running.pull()
+                        array = gpumap.from_gst(sample.get_buffer(), sample.get_caps())
+                        seen = (numpy.asarray(array) if name == "asarray" else array.host).tobytes()
+                        self.assertEqual(seen, bytes_of(sample.get_buffer()))
 
     def test_kernels_take_a_copy(self):
         with self.assertRaises(ValueError):

@@ -514,6 +514,20 @@ class Kernels(unittest.TestCase):
                 thread.join()
         self.assertEqual(failed, [])
 
+    def test_no_time_for_a_kernel_is_no_minute(self):
+        with tempfile.TemporaryDirectory() as folder:
+            source = Path(folder) / "waits.comp"
+            source.write_text(WAITS)
+            kernel = gpumap.Kernel(source, backend="vulkan")
+            buffer = gpumap.empty(1000)
+            buffer.write(numpy.zeros(1000, "uint8"))
+            # Ends the kernel, if the call waits for it.
+            end = threading.Timer(2, lambda: buffer.host.__setitem__(0, 1))
+            end.start()
+            with self.assertRaises(errors.Timeout):
+                kernel(buffer, to_host=True, timeout=0)
+            end.join()
+
     def test_what_a_kernel_does_not_take(self):
         kernel = gpumap.Kernel(builtin="identity")
         with self.assertRaises(TypeError):
