@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <climits>
@@ -83,13 +84,13 @@ FrameLayout frame_layout_of(const gpumap_layout& layout) {
   return {.view = view, .bytes_per_sample = is_picture(layout.format) ? 0 : std::max<std::size_t>(sample, 1)};
 }
 
-/// As GStreamer takes them where caps do not say.
 struct Colours {
   ColorMatrix matrix;
   ColorRange range;
   unsigned bits;
 };
-Colours colours_of(const gpumap_layout& layout) {
+/// As GStreamer takes them where caps do not say.
+Colours usual_colours_of(const gpumap_layout& layout) {
   constexpr std::uint32_t highest_sd = 576;
   const ColorMatrix video = layout.height > highest_sd ? ColorMatrix::bt709 : ColorMatrix::bt601;
   switch (layout.format) {
@@ -115,6 +116,19 @@ Colours colours_of(const gpumap_layout& layout) {
                     (layout.format >= GPUMAP_FORMAT_BAYER16_BGGR && layout.format <= GPUMAP_FORMAT_BAYER16_RGGB);
   return {ColorMatrix::rgb, ColorRange::full, wide ? 16U : 8U};
 }
+
+Colours colours_of(const gpumap_layout& layout) {
+  // As GstVideoColorMatrix has them.
+  constexpr std::array matrices{ColorMatrix::rgb,   ColorMatrix::rgb,       ColorMatrix::fcc,   ColorMatrix::bt709,
+                                ColorMatrix::bt601, ColorMatrix::smpte240m, ColorMatrix::bt2020};
+  Colours made = usual_colours_of(layout);
+  if (is_yuv(layout.format) && layout.matrix > 1 && layout.matrix < matrices.size()) {
+    made.matrix = matrices[layout.matrix];
+  }
+  if (layout.range != 0) made.range = layout.range == 1 ? ColorRange::full : ColorRange::limited;
+  if (made.bits == 16 && layout.bits != 0 && !is_yuv(layout.format)) made.bits = layout.bits;
+  return made;
+}
 gpumap_color to_rgb(const gpumap_layout& layout) {
   const auto [matrix, range, bits] = colours_of(layout);
   return color_matrix(matrix, range, bits);
@@ -122,8 +136,7 @@ gpumap_color to_rgb(const gpumap_layout& layout) {
 gpumap_color from_rgb(const gpumap_layout& layout) {
   const auto [matrix, range, bits] = colours_of(layout);
   // Brightness is made of colours, as GStreamer makes it.
-  const bool gray = layout.format == GPUMAP_FORMAT_GRAY8 || layout.format == GPUMAP_FORMAT_GRAY16;
-  return color_from_rgb(gray ? ColorMatrix::bt601 : matrix, range, bits);
+  return color_from_rgb(is_gray(layout.format) ? ColorMatrix::bt601 : matrix, range, bits);
 }
 
 /// What a launch reads.
@@ -136,7 +149,8 @@ struct Input {
   FrameHolder* holder;
   std::uint64_t sequence = 0;
   std::int64_t pts = no_time, duration = no_time;
-  bool gap = false;  ///< as gpumap_run_options
+  bool gap = false;         ///< as gpumap_run_options
+  std::uint32_t flags = 0;  ///< as gpumap_frame_info
 };
 
 /// Ends the waits of a launcher when a time is over. Thread safety: one thread at a time.
@@ -269,7 +283,12 @@ gpumap_layout KernelObject::declared_output(const gpumap_layout& in) const {
                           std::numeric_limits<std::int32_t>::max());
   const std::vector<std::pair<std::string_view, std::uint64_t>> variables(params.begin(), params.end());
   try {
-    return layout_of_output(declaration.output, in, variables).value_or(in);
+    gpumap_layout made = layout_of_output(declaration.output, in, variables).value_or(in);
+    if (is_yuv(made.format) == is_yuv(in.format)) {
+      made.matrix = in.matrix;
+      made.range = in.range;
+    }
+    return made;
   } catch (const Error& error) {
     throw Error(ErrorCode::invalid,
                 fmt::format("kernel {}: its output caps \"{}\": {}: give the layout of its output, `out` of "
@@ -323,6 +342,10 @@ gpumap_status KernelObject::run(const Input& input, const gpumap_run_options& op
   frame.sequence = input.sequence;
   frame.pts = input.pts;
   frame.duration = input.duration;
+  frame.by_field = is_by_field(in, input.flags) && has_room_by_field(in, input.bytes);
+  if (launcher_.declaration().converted) {
+    frame.by_field = (frame.by_field || is_by_field(out, input.flags)) && has_room_by_field(out, out.bytes);
+  }
   is_first_ = is_first_ || input.gap;  // also where this frame is lost
   frame.gap = is_first_;
   if (input.gap) {
@@ -453,7 +476,8 @@ gpumap_status run_on_slot(KernelObject& kernel, const gpumap_run_options& option
               .sequence = slot->info.sequence,
               .pts = slot->info.pts,
               .duration = slot->info.duration,
-              .gap = options.gap != 0 || (slot->info.flags & gap_flag) != 0};
+              .gap = options.gap != 0 || (slot->info.flags & gap_flag) != 0,
+              .flags = slot->info.flags};
   if (options.layout != nullptr) {
     input.layout = options_of(options.layout, "gpumap_layout");
   } else {

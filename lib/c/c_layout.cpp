@@ -52,6 +52,12 @@ struct Plane {
   std::uint64_t stride, rows, row_bytes;
 };
 
+bool has_half_the_rows(std::uint32_t format) {
+  constexpr std::array formats{GPUMAP_FORMAT_NV12, GPUMAP_FORMAT_I420, GPUMAP_FORMAT_P010, GPUMAP_FORMAT_P016,
+                               GPUMAP_FORMAT_I420_10};
+  return std::ranges::any_of(formats, [&](auto one) { return one == format; });
+}
+
 /// As gst_video_info_set_format() has them; no planes: it is no such format.
 std::array<Plane, 3> planes_of(std::uint32_t format, std::uint64_t width, std::uint64_t height) {
   constexpr std::uint64_t align = 4;
@@ -113,7 +119,18 @@ std::array<Plane, 3> planes_of(std::uint32_t format, std::uint64_t width, std::u
 
 }  // namespace
 
-std::optional<gpumap_layout> usual_layout(std::uint32_t format, std::int64_t width, std::int64_t height) {
+bool is_gray(std::uint32_t format) noexcept {
+  return format == GPUMAP_FORMAT_GRAY8 || format == GPUMAP_FORMAT_GRAY16;
+}
+
+bool is_yuv(std::uint32_t format) noexcept {
+  constexpr std::array others{GPUMAP_FORMAT_RGB, GPUMAP_FORMAT_BGR, GPUMAP_FORMAT_RGBA, GPUMAP_FORMAT_BGRA};
+  return gst_number_of(format) != 0 && !is_gray(format) &&
+         std::ranges::none_of(others, [&](auto one) { return one == format; });
+}
+
+std::optional<gpumap_layout> usual_layout(std::uint32_t format, std::int64_t width, std::int64_t height,
+                                          std::uint32_t interlace) {
   constexpr std::int64_t most = 65536;
   if (width <= 0 || height <= 0 || width > most || height > most) return {};
   gpumap_layout made{};
@@ -121,8 +138,12 @@ std::optional<gpumap_layout> usual_layout(std::uint32_t format, std::int64_t wid
   made.format = format;
   made.width = static_cast<std::uint32_t>(width);
   made.height = static_cast<std::uint32_t>(height);
-  for (const Plane& plane : planes_of(format, static_cast<std::uint64_t>(width), static_cast<std::uint64_t>(height))) {
+  made.interlace = interlace;
+  for (Plane plane : planes_of(format, static_cast<std::uint64_t>(width), static_cast<std::uint64_t>(height))) {
     if (plane.stride == 0) break;
+    // Each field has chroma of its own, for which GStreamer does not always leave room.
+    const bool makes_room = has_half_the_rows(format) && format != GPUMAP_FORMAT_P010 && format != GPUMAP_FORMAT_P016;
+    if (interlace != 0 && made.planes > 0 && makes_room) plane.rows = round_up(plane.rows, 2);
     made.offset[made.planes] = made.bytes;
     made.stride[made.planes] = static_cast<std::int32_t>(plane.stride);
     made.bytes += plane.stride * plane.rows;
@@ -272,6 +293,49 @@ bool takes(std::string_view caps, const gpumap_layout& layout) {
 
 namespace {
 
+constexpr std::uint32_t limited_range = 2, most_matrix = 6;
+
+// As GstVideoInterlaceMode has them. Of the others a frame is no whole picture.
+constexpr std::array<std::string_view, 3> interlace_modes{"progressive", "interleaved", "mixed"};
+
+/// As GStreamer reads them: what does not go with the format is as if it were not there.
+void set_colours(gpumap_layout& layout, std::string_view colorimetry) {
+  constexpr std::uint32_t full = 1, limited = limited_range;                                   // GstVideoColorRange
+  constexpr std::uint32_t rgb = 1, bt709 = 3, bt601 = 4, smpte240m = 5, bt2020 = most_matrix;  // GstVideoColorMatrix
+  struct Named {
+    std::string_view name;
+    std::uint32_t range, matrix;
+  };
+  constexpr std::array known{Named{"bt601", limited, bt601},         Named{"bt709", limited, bt709},
+                             Named{"smpte240m", limited, smpte240m}, Named{"sRGB", full, rgb},
+                             Named{"bt2020", limited, bt2020},       Named{"bt2020-10", limited, bt2020},
+                             Named{"bt2100-pq", limited, bt2020},    Named{"bt2100-hlg", limited, bt2020}};
+  std::uint32_t range = 0, matrix = 0;
+  if (const auto* const named = find_in(known, [&](const Named& one) { return one.name == colorimetry; })) {
+    range = named->range;
+    matrix = named->matrix;
+  } else {
+    // Numbers: range:matrix:transfer:primaries.
+    const char* const end = colorimetry.data() + colorimetry.size();
+    const auto [behind, error] = std::from_chars(colorimetry.data(), end, range);
+    if (error != std::errc() || behind == end || *behind != ':') return;
+    if (std::from_chars(behind + 1, end, matrix).ec != std::errc() || range > limited || matrix > bt2020) return;
+  }
+  const bool is_rgb = matrix <= rgb;
+  if (is_yuv(layout.format) == is_rgb && !is_gray(layout.format)) return;
+  layout.matrix = matrix;
+  layout.range = range;
+}
+
+/// 0: as many as there is room for.
+std::uint32_t bits_of_bayer(std::string_view format) {
+  std::uint32_t bits = 0;
+  constexpr std::size_t letters = 4;
+  format.remove_prefix(std::min(letters, format.size()));
+  std::from_chars(format.data(), format.data() + format.size(), bits);
+  return bits < 16 ? bits : 0;
+}
+
 /// 0: none that gpumap knows.
 std::uint32_t format_of(const Caps& caps) {
   const std::string_view format = caps.text("format");
@@ -293,8 +357,34 @@ std::uint32_t format_of(const Caps& caps) {
 
 std::optional<gpumap_layout> layout_of(const Caps& caps) {
   const std::uint32_t format = format_of(caps);
-  if (sample_bits(format) != 0) return samples(format, caps.number("channels"), caps.number("rate"));
-  return usual_layout(format, caps.number("width"), caps.number("height"));
+  if (sample_bits(format) != 0) {
+    const std::int64_t channels = caps.number("channels");
+    if (channels > 1 && caps.text("layout") == "non-interleaved") return {};
+    return samples(format, channels, caps.number("rate"));
+  }
+  const std::string_view mode = caps.text("interlace-mode");
+  const auto* const interlace = std::ranges::find(interlace_modes, mode.empty() ? interlace_modes[0] : mode);
+  if (interlace == interlace_modes.end()) return {};
+  auto made = usual_layout(format, caps.number("width"), caps.number("height"),
+                           static_cast<std::uint32_t>(interlace - interlace_modes.begin()));
+  if (!made) return {};
+  set_colours(*made, caps.text("colorimetry"));
+  if (caps.media_type == "video/x-bayer") made->bits = bits_of_bayer(caps.text("format"));
+  return made;
+}
+
+bool is_by_field(const gpumap_layout& layout, std::uint32_t flags) noexcept {
+  constexpr std::uint32_t interleaved = 1, mixed = 2;
+  constexpr std::uint32_t frame_is_interlaced = 1U << 20U;  // GST_VIDEO_BUFFER_FLAG_INTERLACED
+  if (!has_half_the_rows(layout.format)) return false;
+  return layout.interlace == interleaved || (layout.interlace == mixed && (flags & frame_is_interlaced) != 0);
+}
+
+bool has_room_by_field(const gpumap_layout& layout, std::uint64_t bytes) noexcept {
+  if (!has_half_the_rows(layout.format)) return true;
+  const std::uint64_t height = layout.height, upper = ((height + 1) / 2 + 1) / 2, lower = (height / 2 + 1) / 2;
+  const std::uint64_t rows = std::max(2 * upper - 1, 2 * lower), end = layout.planes > 2 ? layout.offset[2] : bytes;
+  return end >= layout.offset[1] && end - layout.offset[1] >= rows * static_cast<std::uint64_t>(layout.stride[1]);
 }
 
 namespace {
@@ -463,6 +553,15 @@ bool is_picture(std::uint32_t format) noexcept {
 }
 
 void check_layout(const gpumap_layout& layout, std::uint64_t bytes) {
+  if (layout.matrix > most_matrix || layout.range > limited_range || layout.bits > 16 ||
+      layout.interlace >= interlace_modes.size()) {
+    throw Error(
+        ErrorCode::invalid,
+        fmt::format("a layout of matrix {}, range {}, {} bits and interlace mode {}: leave 0 what is not known; "
+                    "the largest are {}, {}, 16 and {}",
+                    layout.matrix, layout.range, layout.bits, layout.interlace, most_matrix, limited_range,
+                    interlace_modes.size() - 1));
+  }
   if (!is_picture(layout.format)) {
     // Where the first one begins would be believed.
     if (layout.planes != 0 && (layout.format == GPUMAP_FORMAT_BYTES || sample_bits(layout.format) != 0)) {

@@ -70,9 +70,16 @@ struct Caps {
 [[nodiscard]] std::uint32_t gst_number_of(std::uint32_t format) noexcept;
 [[nodiscard]] std::uint32_t format_of_gst(std::uint32_t number) noexcept;
 
-/// As gpumap_layout_of_picture(); empty: it is no picture.
-[[nodiscard]] std::optional<gpumap_layout> usual_layout(std::uint32_t format, std::int64_t width, std::int64_t height);
+/// As gpumap_layout_of_picture(), and of frames that are interlaced so; empty: it is no picture.
+[[nodiscard]] std::optional<gpumap_layout> usual_layout(std::uint32_t format, std::int64_t width, std::int64_t height,
+                                                        std::uint32_t interlace = 0);
 [[nodiscard]] bool is_picture(std::uint32_t format) noexcept;
+[[nodiscard]] bool is_yuv(std::uint32_t format) noexcept;
+[[nodiscard]] bool is_gray(std::uint32_t format) noexcept;  ///< brightness alone
+/// Of a frame with these GstBufferFlags, whether each field has rows of chroma of its own, in turns; and whether in
+/// `bytes` there is room for these.
+[[nodiscard]] bool is_by_field(const gpumap_layout& layout, std::uint32_t flags) noexcept;
+[[nodiscard]] bool has_room_by_field(const gpumap_layout& layout, std::uint64_t bytes) noexcept;
 /// Whether caps of several structures with lists and ranges, as a kernel's `input` line has them, agree with the
 /// layout: with its media type, format, size, channels and rate. Of what else they say a layout knows nothing, nor of
 /// other media types, which are taken.

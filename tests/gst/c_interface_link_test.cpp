@@ -7,6 +7,7 @@
 #include <array>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gpumap/gpumap.h"
@@ -317,13 +318,13 @@ TEST_F(CInterfaceLink, PicturesLieAsGStreamerLaysThem) {
     for (int turn = 0; turn < 50; ++turn) {
       const int width = static_cast<int>(random() % (turn < 25 ? 20 : 2000)) + 1;
       const int height = static_cast<int>(random() % (turn < 25 ? 20 : 2000)) + 1;
-      GstVideoInfo wanted;
-      ASSERT_TRUE(gst_video_info_set_format(&wanted, gst_video_format_from_string(name), static_cast<guint>(width),
-                                            static_cast<guint>(height)))
-          << name;
-      auto layout = GPUMAP_INIT(gpumap_layout);
+      constexpr std::array modes{"progressive", "interleaved", "mixed"};
       const std::string caps = std::string("video/x-raw,format=") + name + ",width=" + std::to_string(width) +
-                               ",height=" + std::to_string(height);
+                               ",height=" + std::to_string(height) +
+                               ",interlace-mode=" + modes[random() % modes.size()];
+      GstVideoInfo wanted;
+      ASSERT_TRUE(gst_video_info_from_caps(&wanted, new_caps(caps.c_str()).get())) << caps;
+      auto layout = GPUMAP_INIT(gpumap_layout);
       ASSERT_OK(gpumap_layout_of_caps(caps.c_str(), &layout));
       ASSERT_EQ(layout.planes, GST_VIDEO_INFO_N_PLANES(&wanted)) << caps;
       EXPECT_EQ(layout.bytes, wanted.size) << caps;
@@ -334,7 +335,11 @@ TEST_F(CInterfaceLink, PicturesLieAsGStreamerLaysThem) {
     }
   }
   auto layout = GPUMAP_INIT(gpumap_layout);
-  EXPECT_EQ(gpumap_layout_of_caps("video/x-raw,format=AYUV64,width=5,height=5", &layout), GPUMAP_ERROR_NOT_SUPPORTED);
+  for (const char* const unknown : {"video/x-raw,format=AYUV64,width=5,height=5",
+                                    "video/x-raw,format=NV12,width=5,height=5,interlace-mode=alternate",
+                                    "audio/x-raw,format=S16LE,channels=2,rate=44100,layout=non-interleaved"}) {
+    EXPECT_EQ(gpumap_layout_of_caps(unknown, &layout), GPUMAP_ERROR_NOT_SUPPORTED) << unknown;
+  }
   ASSERT_OK(gpumap_layout_of_caps("video/x-bayer,format=rggb12le,width=5,height=4", &layout));
   EXPECT_EQ(layout.stride[0], 16);
   EXPECT_EQ(layout.bytes, 64U);
@@ -347,6 +352,107 @@ TEST_F(CInterfaceLink, PicturesLieAsGStreamerLaysThem) {
   EXPECT_EQ(layout.channels, 2U);
   EXPECT_EQ(gpumap_layout_of_picture(GPUMAP_FORMAT_NV12, 0, 5, &layout), GPUMAP_ERROR_INVALID);
   EXPECT_EQ(gpumap_layout_of_picture(GPUMAP_FORMAT_U8, 5, 5, &layout), GPUMAP_ERROR_INVALID);
+}
+
+// Colours, depth and fields are as the caps say: what a kernel makes of a frame is what gpumapkernel makes of it.
+TEST_F(CInterfaceLink, PicturesAreReadAsGpumapkernelReadsThem) {
+  auto options = GPUMAP_INIT(gpumap_kernel_options);
+  options.builtin = "convert";
+  gpumap_kernel kernel = nullptr;
+  ASSERT_OK(gpumap_kernel_open(device, &options, &kernel));
+  const struct {
+    std::string caps, out;
+    std::uint64_t highest;  ///< value of 16 bits; 0: any byte
+  } cases[] = {
+      {"video/x-raw,format=NV12,width=68,height=34", "RGBA", 0},
+      {"video/x-raw,format=NV12,width=68,height=34,colorimetry=bt709", "RGBA", 0},
+      {"video/x-raw,format=I420,width=68,height=34,colorimetry=(string)1:4:0:0", "RGB", 0},
+      {"video/x-raw,format=I420,width=68,height=34,colorimetry=(string)1:0:0:0", "RGB", 0},
+      {"video/x-raw,format=NV12,width=68,height=600,colorimetry=bt601", "RGBA", 0},
+      {"video/x-raw,format=YUY2,width=68,height=34,colorimetry=smpte240m", "RGBA", 0},
+      {"video/x-raw,format=Y42B,width=68,height=34,colorimetry=(string)2:2:5:3", "RGBA", 0},
+      {"video/x-raw,format=UYVY,width=68,height=34,colorimetry=bt2100-pq", "RGBA", 0},
+      {"video/x-raw,format=Y444,width=68,height=34,colorimetry=sRGB", "RGBA", 0},
+      {"video/x-raw,format=GRAY8,width=68,height=34,colorimetry=(string)2:4:0:0", "RGBA", 0},
+      {"video/x-raw,format=RGB,width=68,height=34,colorimetry=(string)2:1:7:1", "RGBA", 0},
+      {"video/x-raw,format=RGB,width=68,height=34", "NV12,colorimetry=(string)1:3:5:1", 0},
+      {"video/x-raw,format=P010_10LE,width=68,height=34,colorimetry=bt2020-10", "RGBA", 0},
+      {"video/x-raw,format=NV12,width=68,height=34,interlace-mode=interleaved", "RGBA", 0},
+      {"video/x-raw,format=I420,width=68,height=36,interlace-mode=interleaved", "RGBA", 0},
+      {"video/x-raw,format=NV12,width=68,height=36,interlace-mode=mixed", "RGBA", 0},
+      {"video/x-bayer,format=rggb10le,width=68,height=34", "RGBA", 1023},
+      {"video/x-bayer,format=gbrg12le,width=68,height=34", "RGBA", 4095},
+      {"video/x-bayer,format=bggr16le,width=68,height=34", "RGBA", 65535},
+  };
+  for (const auto& [caps, out, highest] : cases) {
+    SCOPED_TRACE(caps + " to " + out);
+    auto in = GPUMAP_INIT(gpumap_layout), made = GPUMAP_INIT(gpumap_layout);
+    ASSERT_OK(gpumap_layout_of_caps(caps.c_str(), &in));
+    const std::string out_caps = "video/x-raw,format=" + out + ",width=68,height=" + std::to_string(in.height) +
+                                 (in.interlace == 0 ? "" : caps.substr(caps.rfind(",interlace-mode")));
+    ASSERT_OK(gpumap_layout_of_caps(out_caps.c_str(), &made));
+    Data data = random_data(in.bytes, in.bytes);
+    for (std::size_t at = 0; highest != 0 && at < data.size(); at += 2) {
+      const unsigned value = (std::to_integer<unsigned>(data[at]) + 256 * std::to_integer<unsigned>(data[at + 1])) %
+                             static_cast<unsigned>(highest + 1);
+      data[at] = static_cast<std::byte>(value % 256);
+      data[at + 1] = static_cast<std::byte>(value / 256);
+    }
+    Pipeline pipeline("appsrc name=in format=time ! gpumapupload ! gpumapkernel kernel=convert ! " + out_caps +
+                      " ! appsink name=out sync=false");
+    gst_app_src_set_caps(pipeline.appsrc(), new_caps((caps + ",framerate=30/1").c_str()).get());
+    ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+    push(pipeline.appsrc(), new_buffer(data));
+    const Sample sample = pull(pipeline.appsink());
+    ASSERT_TRUE(sample) << pipeline.wait();
+
+    gpumap_memory input = nullptr, output = nullptr;
+    ASSERT_OK(gpumap_memory_alloc(device, data.size(), nullptr, &input));
+    ASSERT_OK(gpumap_memory_write(input, 0, data.data(), data.size()));
+    auto run = GPUMAP_INIT(gpumap_run_options);
+    run.memory = input;
+    run.layout = &in;
+    run.out = &made;
+    ASSERT_OK(gpumap_kernel_run(kernel, &run, &output));
+    Data got(gpumap_memory_bytes(output));
+    EXPECT_OK(gpumap_memory_read(output, 0, got.data(), got.size()));
+    EXPECT_TRUE(got == data_of(gst_sample_get_buffer(sample.get())));
+    EXPECT_OK(gpumap_memory_free(output));
+    EXPECT_OK(gpumap_memory_free(input));
+  }
+  EXPECT_OK(gpumap_kernel_close(kernel));
+}
+
+// The layout that a producer of GStreamer's says beside its caps tells nothing of colours.
+TEST_F(CInterfaceLink, AClientInCHearsOfColoursAndFields) {
+  const Caps caps = new_caps(
+      "video/x-raw,format=NV12,width=66,height=36,framerate=30/"
+      "1,colorimetry=(string)1:3:5:1,interlace-mode=interleaved");
+  Pipeline producer(from_appsrc());
+  gst_app_src_set_caps(producer.appsrc(), caps.get());
+  start(producer);
+  GstVideoInfo lies;
+  ASSERT_TRUE(gst_video_info_from_caps(&lies, caps.get()));
+  const std::size_t bytes = lies.size + 640;
+  for (std::uint64_t number = 0; number < 3; ++number) {
+    Buffer frame(new_buffer(random_data(bytes, number)));
+    std::array<gsize, GST_VIDEO_MAX_PLANES> offset{0, lies.offset[1] + 640};
+    std::array<gint, GST_VIDEO_MAX_PLANES> stride{lies.stride[0], lies.stride[1]};
+    gst_buffer_add_video_meta_full(frame.get(), GST_VIDEO_FRAME_FLAG_NONE, GST_VIDEO_FORMAT_NV12, 66, 36, 2,
+                                   offset.data(), stride.data());
+    push(producer.appsrc(), std::move(frame));
+  }
+  gpumap_ring far = connect();
+  push(producer.appsrc(), new_buffer(random_data(bytes, 3)));
+  gpumap_slot slot = nullptr;
+  ASSERT_OK(gpumap_ring_take(far, long_ns, &slot));
+  auto layout = GPUMAP_INIT(gpumap_layout);
+  ASSERT_OK(gpumap_slot_get_layout(slot, &layout));
+  EXPECT_EQ(layout.matrix, static_cast<std::uint32_t>(GST_VIDEO_COLOR_MATRIX_BT709));
+  EXPECT_EQ(layout.range, static_cast<std::uint32_t>(GST_VIDEO_COLOR_RANGE_0_255));
+  EXPECT_EQ(layout.interlace, static_cast<std::uint32_t>(GST_VIDEO_INTERLACE_MODE_INTERLEAVED));
+  EXPECT_OK(gpumap_slot_release(slot, nullptr));
+  EXPECT_OK(gpumap_ring_close(far));
 }
 
 }  // namespace
