@@ -385,7 +385,7 @@ TEST_F(CInterfaceLink, PicturesAreReadAsGpumapkernelReadsThem) {
       {"video/x-bayer,format=bggr16le,width=68,height=34", "RGBA", 65535},
   };
   for (const auto& [caps, out, highest] : cases) {
-    SCOPED_TRACE(caps + " to " + out);
+    SCOPED_TRACE(testing::Message() << caps << " to " << out);
     auto in = GPUMAP_INIT(gpumap_layout), made = GPUMAP_INIT(gpumap_layout);
     ASSERT_OK(gpumap_layout_of_caps(caps.c_str(), &in));
     std::string out_caps = "video/x-raw,format=" + out + ",width=68,height=" + std::to_string(in.height);

@@ -295,7 +295,7 @@ typedef struct gpumap_layout {
   uint32_t matrix;    /* GstVideoColorMatrix, as 3 for BT.709, 4 for BT.601; 0: as usual for the format and height */
   uint32_t range;     /* GstVideoColorRange: 1 full, 2 limited; 0: as usual for the format */
   uint32_t bits;      /* that a Bayer value of 16 bits has: 10, 12 or 14; 0: all */
-  uint32_t interlace; /* GstVideoInterlaceMode: 0 progressive, 1 interleaved, 2 mixed: its frames' flags tell, by 2^20 */
+  uint32_t interlace; /* GstVideoInterlaceMode: 0 progressive, 1 interleaved, 2 mixed, of which frames tell by 2^20 */
 } gpumap_layout;
 
 /* The usual layout of such a picture, as GStreamer has it: rows of whole 4 bytes, tensors without padding. INVALID for
