@@ -117,11 +117,19 @@ bool is_interlaced(const GstStructure* structure) {
   return mode != nullptr && g_strcmp0(mode, "progressive") != 0;
 }
 
+/// Whether `wanted`, a picture or a tensor, comes out of any input.
+bool is_made(const GstStructure* wanted, const char* stored) {
+  const Resizing any{.crop = {}, .width = true, .height = true};
+  const Ptr<GstStructure> nothing(gst_structure_new_empty("video/x-raw"));
+  const bool tensor = gst_structure_has_name(wanted, tensor_name);
+  const Ptr<GstStructure> made(tensor ? as_tensor(nothing.get(), any) : as_video(nothing.get(), stored, any));
+  return gst_structure_can_intersect(wanted, made.get()) != 0;
+}
+
 /// What is shown pixel for pixel first. Where downstream asks for a width or a height alone, the other one stays so.
 void append_converted(GstCaps* made, const GstStructure* from, const char* stored, bool to_output, const Crop& crop) {
-  const bool tensor = gst_structure_has_name(from, tensor_name);
   const bool video = gst_structure_has_name(from, "video/x-raw");
-  if (to_output ? !video && !gst_structure_has_name(from, bayer_name) : !video && !tensor) return;
+  if (to_output ? !video && !gst_structure_has_name(from, bayer_name) : !is_made(from, stored)) return;
   for (const auto& [width, height] : {std::pair{false, false}, {false, true}, {true, false}, {true, true}}) {
     if ((width || height) && is_interlaced(from)) break;
     const Resizing resizing{.crop = crop, .width = width, .height = height, .to_output = to_output};

@@ -217,8 +217,10 @@ GstStructure* input_structure(const Output& output, const ParameterValues& param
     if (g_strcmp0(name, center_frequency_field) == 0) continue;  // any is taken: the band may move
     const Field* open = made.find_open(name);
     const bool inherited = made.is_of_type(taken) && made.inherits(taken, name);
-    if (!inherited && (open == nullptr || open->of.empty())) continue;
     const GValue* value = gst_structure_get_value(wanted, name);
+    const GValue* given = gst_structure_get_value(made.structure.get(), name);
+    if (given != nullptr && !gst_value_intersect(nullptr, given, value)) return nullptr;
+    if (!inherited && (open == nullptr || open->of.empty())) continue;
     if (!restrict_field(structure.get(), inherited ? name : open->of.c_str(), value)) return nullptr;
   }
   return structure.release();

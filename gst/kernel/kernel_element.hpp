@@ -143,10 +143,11 @@ void watch_kernel_link(GstBaseTransform* kernel);
 
 /// Correct the answer to a CAPS query on the sink pad, once started. A CUDA element upstream that can give both is not
 /// asked for system memory, which is offered only for frames that lie in GPU memory all the same. And where downstream
-/// takes nothing but CUDA memory that cannot be given, it is as if it could: the caps then come, and post_refusal() can
-/// say what is missing, which caps that no one sends could not.
+/// takes nothing but CUDA memory that cannot be given, or what the kernel never makes, it is as if it could: the caps
+/// then come, and post_refusal() can say what is missing, which caps that no one sends could not.
 void correct_caps(GstBaseTransform* kernel, GstQuery* query);
-/// After `caps` that were refused: an error, where the reason is that downstream takes nothing but CUDA memory.
+/// After `caps` that were refused: an error, where the reason is that downstream takes nothing but CUDA memory, or what
+/// the kernel never makes.
 void post_refusal(GstBaseTransform* kernel, const KernelRunner& runner, const GstCaps* caps);
 
 /// Before a frame: where the first of new caps is to go into CUDA memory, see what downstream offers of that. The base

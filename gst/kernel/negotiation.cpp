@@ -11,6 +11,7 @@
 #include "gst/gst_error.hpp"
 #include "gst/kernel/kernel_caps.hpp"
 #include "gst/kernel/kernel_element.hpp"
+#include "gst/memory/caps_text.hpp"
 #include "gst/memory/gpumap_memory.hpp"
 #include "gst/memory/memory_caps.hpp"
 #include "gst/ptr.hpp"
@@ -231,6 +232,55 @@ Ptr<GstCaps> cuda_downstream(GstBaseTransform* kernel) {
   return takes;
 }
 
+/// What downstream takes where that is something, and the kernel makes it of no input; else null.
+Ptr<GstCaps> takes_what_is_never_made(GstBaseTransform* kernel) {
+  Ptr<GstCaps> takes(gst_pad_peer_query_caps(GST_BASE_TRANSFORM_SRC_PAD(kernel), nullptr));
+  const Ptr<GstCaps> taken(
+      GST_BASE_TRANSFORM_GET_CLASS(kernel)->transform_caps(kernel, GST_PAD_SRC, takes.get(), nullptr));
+  if (gst_caps_is_empty(takes.get()) || !gst_caps_is_empty(taken.get())) takes.reset();
+  return takes;
+}
+
+/// As if these were taken: the caps then come, and post_refusal() can say why they are not.
+void admit(GstQuery* query, const GstCaps* filter) {
+  const Ptr<GstCaps> plain(from_either_memory(filter));
+  const Ptr<GstCaps> admitted(in_either_memory(plain.get()));
+  gst_query_set_caps_result(query, admitted.get());
+}
+
+/// The first structure of the media type of `other`, else the first. `caps` have one.
+const GstStructure* nearest(const GstCaps* caps, const GstStructure* other) {
+  for (guint i = 0; i < gst_caps_get_size(caps); ++i) {
+    const GstStructure* one = gst_caps_get_structure(caps, i);
+    if (gst_structure_has_name(one, gst_structure_get_name(other))) return one;
+  }
+  return gst_caps_get_structure(caps, 0);
+}
+
+/// Of `caps`, and of any others, the kernel makes something else than what downstream `takes`.
+void post_misfit(GstBaseTransform* kernel, const KernelRunner& runner, const GstCaps* caps, const GstCaps* takes) {
+  const auto made_of = [&](Ptr<GstCaps> in) {
+    return Ptr<GstCaps>(transform_kernel_caps(runner.declared(), runner.params_for_caps(), GST_PAD_SINK, in.get()));
+  };
+  Ptr<GstCaps> makes = made_of(Ptr<GstCaps>(gst_caps_copy(caps)));
+  if (gst_caps_is_empty(makes.get())) makes = made_of(Ptr<GstCaps>(gst_caps_new_any()));
+  makes.reset(from_either_memory(makes.get()));
+  if (gst_caps_is_any(makes.get()) || gst_caps_is_empty(makes.get())) return;
+  const GstStructure* wanted = gst_caps_get_structure(takes, 0);
+  const GstStructure* made = nearest(makes.get(), wanted);
+  const Ptr<GstCaps> plain(from_either_memory(takes));
+  const bool same_media =
+      !gst_caps_is_empty(plain.get()) && gst_structure_has_name(made, gst_structure_get_name(wanted));
+  const char* converter = "what makes that of it";
+  if (same_media && gst_structure_has_name(made, "video/x-raw")) converter = "videoconvert ! videoscale";
+  if (same_media && gst_structure_has_name(made, "audio/x-raw")) converter = "audioconvert ! audioresample";
+  post_error_once(GST_ELEMENT_CAST(kernel),
+                  Error(ErrorCode::invalid,
+                        fmt::format("kernel {} makes {}, and what follows takes {}", runner.name(),
+                                    kinds_text(makes.get(), wanted), kinds_text(takes, made)),
+                        fmt::format("put {} behind gpumapkernel, or ask for what the kernel makes", converter)));
+}
+
 }  // namespace
 
 bool answer_context(GstElement* element, GstQuery* query, const KernelSettings& settings, std::atomic<bool>& told) {
@@ -263,18 +313,18 @@ void correct_caps(GstBaseTransform* kernel, GstQuery* query) {
   if (!gst_caps_is_empty(answer)) return;
   const auto runner = runner_of(kernel);
   if (runner && !output_problem(runner->declared(), runner->params_for_caps(), filter).empty()) {
-    // As accept_caps().
-    const Ptr<GstCaps> plain(from_either_memory(filter));
-    const Ptr<GstCaps> admitted(in_either_memory(plain.get()));
+    return admit(query, filter);  // as accept_caps()
+  }
+  if (const Ptr<GstCaps> takes = cuda_downstream(kernel)) {
+    // Towards the input memory features do not count: what is to come out says only which picture.
+    const Ptr<GstCaps> admitted(
+        GST_BASE_TRANSFORM_GET_CLASS(kernel)->transform_caps(kernel, GST_PAD_SRC, takes.get(), filter));
     gst_query_set_caps_result(query, admitted.get());
     return;
   }
-  const Ptr<GstCaps> takes = cuda_downstream(kernel);
-  if (!takes) return;
-  // Towards the input memory features do not count: what is to come out says only which picture.
-  const Ptr<GstCaps> admitted(
-      GST_BASE_TRANSFORM_GET_CLASS(kernel)->transform_caps(kernel, GST_PAD_SRC, takes.get(), filter));
-  gst_query_set_caps_result(query, admitted.get());
+  // Once there are frames, a caps event that could tell no longer comes.
+  const bool begins = gst_pad_has_current_caps(GST_BASE_TRANSFORM_SINK_PAD(kernel)) == 0;
+  if (runner && begins && takes_what_is_never_made(kernel)) admit(query, filter);
 }
 
 void post_refusal(GstBaseTransform* kernel, const KernelRunner& runner, const GstCaps* caps) {
@@ -285,9 +335,12 @@ void post_refusal(GstBaseTransform* kernel, const KernelRunner& runner, const Gs
     GST_ELEMENT_ERROR(kernel, STREAM, FORMAT, ("%s", message_of(refusal).c_str()), (nullptr));
     return;
   }
-  if (!cuda_downstream(kernel)) return;
-  const std::string refusal = cuda_refusal_text(runner.cuda_obstacle(), text.get());
-  GST_ELEMENT_ERROR(kernel, STREAM, FORMAT, ("%s", message_of(refusal).c_str()), (nullptr));
+  if (cuda_downstream(kernel)) {
+    const std::string refusal = cuda_refusal_text(runner.cuda_obstacle(), text.get());
+    GST_ELEMENT_ERROR(kernel, STREAM, FORMAT, ("%s", message_of(refusal).c_str()), (nullptr));
+  } else if (const Ptr<GstCaps> takes = takes_what_is_never_made(kernel)) {
+    post_misfit(kernel, runner, caps, takes.get());
+  }
 }
 
 void provide_cuda_pool(GstBaseTransform* kernel, KernelRunner& runner) {

@@ -217,12 +217,27 @@ TEST(DeclaredCaps, OfBuiltIns) {
   EXPECT_THAT(output_of(of("channelizer"), "audio/x-raw,rate=1500000000,format=U8,channels=2", "oversample=2"),
               AllOf(HasSubstr("channels=(int)16"), Not(HasSubstr("rate"))))
       << "no fraction of 32 bits";
-  EXPECT_THAT(input_of(of("spectrum"), "application/x-spectrum,rate=7,bins=3"),
+  EXPECT_THAT(input_of(of("spectrum"), "application/x-spectrum,rate=7,bins=1024"),
               AllOf(HasSubstr("rate=(int)7"), HasSubstr("channels=(int){ 2, 1 }")));
   EXPECT_THAT(input_of(of("ddc"), "audio/x-raw,rate=7,channel-mask=(bitmask)3"),
               AllOf(Not(HasSubstr("rate")), Not(HasSubstr("channel-mask"))));
   EXPECT_EQ(input_of(of("channelizer"), "application/x-spectrum,rate=7"), "EMPTY");
   EXPECT_TRUE(declared_caps({.kernel = "no such kernel"}).empty());
+}
+
+// Else those upstream would be asked for other input.
+TEST(DeclaredCaps, OfWhatIsNeverMadeThereIsNoInput) {
+  const auto of = [](const char* name) { return declared_caps({.kernel = name}); };
+  EXPECT_EQ(input_of(of("spectrum"), "application/x-spectrum,rate=7,bins=3"), "EMPTY");
+  EXPECT_EQ(input_of(of("fm"), "audio/x-raw,channels=2"), "EMPTY");
+  EXPECT_EQ(input_of(of("ddc"), "audio/x-raw,format={S16LE,S32LE}"), "EMPTY");
+  EXPECT_THAT(input_of(of("ddc"), "audio/x-raw,format={S16LE,F32LE}"), HasSubstr("audio/x-raw"));
+  EXPECT_EQ(other_side(of("ddc"), GST_PAD_SRC, "audio/x-raw,rate=16000", "rate=8000"), "EMPTY");
+  EXPECT_THAT(other_side(of("ddc"), GST_PAD_SRC, "audio/x-raw,rate=16000", "rate=16000"), HasSubstr("audio/x-raw"));
+  EXPECT_EQ(input_of(of("convert"), "video/x-raw,format={BGR,BGRx}"), "EMPTY");
+  EXPECT_THAT(input_of(of("convert"), "video/x-raw,format={BGR,RGB}"), HasSubstr("NV12"));
+  EXPECT_EQ(input_of(of("convert"), "application/x-tensor,type=int8"), "EMPTY");
+  EXPECT_THAT(input_of(of("convert"), "application/x-tensor,type=uint8"), HasSubstr("NV12"));
 }
 
 // Every format that the headers for kernels load, at any size, is what the built-in convert has by the same line.

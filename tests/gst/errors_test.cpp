@@ -221,6 +221,47 @@ TEST_F(Errors, WhatDoesNotFitAKernelIsSaidAtTheStart) {
   }
 }
 
+// No other input would help: the converter belongs behind the kernel, and there it does.
+TEST_F(Errors, WhatAKernelNeverMakesIsSaidByIt) {
+  constexpr const char* samples = "audiotestsrc num-buffers=2 ! audio/x-raw,format=F32LE,channels=2,rate=48000 ! ";
+  const struct {
+    const char* upstream;
+    const char* kernel;
+    const char* wanted;
+    const char* why;
+    const char* remedy;
+  } cases[] = {
+      {source, "kernel=convert", "video/x-raw,format=BGR",
+       ", and what follows takes video/x-raw, format=BGR: ", "videoconvert ! videoscale"},
+      {source, "kernel=convert", "video/x-raw,format=v210", "format={ RGBA, BGRA, RGB, NV12",
+       "videoconvert ! videoscale"},
+      {source, "kernel=convert", "application/x-tensor,type=int8",
+       "follows takes application/x-tensor, type=int8: ", "what makes that of it"},
+      {samples, "kernel=ddc params=rate=8000", "audio/x-raw,rate=16000",
+       "kernel ddc makes audio/x-raw, rate=8000, and what follows takes audio/x-raw, rate=16000: ",
+       "audioconvert ! audioresample"},
+      {samples, "kernel=fm params=rate=8000,deviation=5000,highest=3000", "audio/x-raw,channels=2",
+       "kernel fm makes audio/x-raw, channels=1, and what follows takes audio/x-raw, channels=2: ",
+       "audioconvert ! audioresample"},
+      {samples, "kernel=spectrum", "audio/x-raw",
+       "kernel spectrum makes application/x-spectrum, and what follows takes audio/x-raw: ", "what makes that of it"},
+  };
+  for (const auto& one : cases) {
+    for (const char* way : {"", "gpumapupload ! ", "gpumapsink $CHANNEL gpumapsrc $CHANNEL ! ",
+                            "gpumapupload ! gpumapkernel kernel=identity ! "}) {
+      SCOPED_TRACE(fmt::format("{}{}", way, one.kernel));
+      const std::string before = fmt::format("{}{}gpumapkernel name=faulty {} ! ", one.upstream, way, one.kernel);
+      Pipeline pipeline(on_new_channel(fmt::format("{}{} ! fakesink", before, one.wanted)));
+      EXPECT_THAT(pipeline.run(),
+                  AllOf(HasSubstr(one.why), HasSubstr(fmt::format("put {} behind gpumapkernel", one.remedy))));
+      EXPECT_EQ(pipeline.culprit(), "faulty");
+      if (way[0] == '\0' || std::string_view(one.remedy).starts_with("what")) continue;
+      Pipeline mended(on_new_channel(fmt::format("{}{} ! {} ! fakesink", before, one.remedy, one.wanted)));
+      EXPECT_EQ(mended.run(), "eos");
+    }
+  }
+}
+
 // Nobody gets CUDA memory where there is none: who takes nothing else is told why, others get what they take, too.
 TEST_F(Errors, CudaMemoryWhereThereIsNone) {
   for (const char* way : {"gpumapupload ! ", "gpumapsink $CHANNEL gpumapsrc $CHANNEL ! "}) {
