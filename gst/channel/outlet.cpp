@@ -431,7 +431,8 @@ void Outlet::watch_time(Deadline moment) {
     const GstClockTime stopped = gst_element_get_start_time(pipeline.get());
     if (GST_CLOCK_TIME_IS_VALID(stopped)) time.stopped = static_cast<GstClockTimeDiff>(stopped);
   }
-  if (clock && !is_monotonic(clock.get())) {
+  // A clock of audio stands still in a pause, and would be another time away at each look.
+  if (time.playing && !is_monotonic(clock.get())) {
     time.ahead = static_cast<GstClockTimeDiff>(gst_clock_get_time(clock.get())) - monotonic_ns();
   }
   if (time_ && std::llabs(time_->ahead - time.ahead) < clock_error) time.ahead = time_->ahead;

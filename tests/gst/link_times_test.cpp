@@ -80,6 +80,36 @@ TEST_F(LinkSides, ALateClientIsFilledWithNoFrames) {
   EXPECT_GE(received, 5U);
 }
 
+// The clock of an audio sink stands still in a pause, of which nobody needs to hear at each look.
+TEST_F(LinkSides, AProducerThatIsPausedSaysItsTimeOnce) {
+  const Ptr<GstClock> clock(GST_CLOCK(gst_object_ref_sink(g_object_new(GST_TYPE_SYSTEM_CLOCK, nullptr))));
+  const GstClockTime now = gst_clock_get_internal_time(clock.get());
+  gst_clock_set_calibration(clock.get(), now, now, 2, 1);
+  Pipeline producer(from_appsrc());
+  gst_pipeline_use_clock(GST_PIPELINE(producer.get()), clock.get());
+  start(producer);
+  push_frame(producer, 0);
+  ASSERT_TRUE(producer.reach(GST_STATE_PLAYING));
+  const auto client = LinkConsumer::connect(client_options());
+  EXPECT_NE(producer.set_state(GST_STATE_PAUSED), GST_STATE_CHANGE_FAILURE);
+  g_usleep(300'000);  // some thirty looks
+  const Pad pad(gst_element_get_static_pad(producer.element("sink"), "sink"));
+  gst_pad_send_event(pad.get(), gst_event_new_custom(GST_EVENT_CUSTOM_DOWNSTREAM, nullptr));
+  ReadLease lease;
+  LinkFrame frame;
+  int stands = 0;
+  LinkNext next = LinkNext::message;
+  while (next == LinkNext::message || next == LinkNext::frame) {
+    next = client->next(lease, frame, Clock::now() + patience);
+    Channel::FarTime time;
+    if (next == LinkNext::message && read_time(frame.message, time) && !time.playing) ++stands;
+    if (next == LinkNext::message && type_of_event(frame.message) == GST_EVENT_CUSTOM_DOWNSTREAM) break;
+  }
+  EXPECT_EQ(next, LinkNext::message);
+  EXPECT_GE(stands, 1);
+  EXPECT_LE(stands, 2);
+}
+
 // A flush that does not reset the time takes the sink out of PLAYING until it has a frame, and the time goes on.
 TEST_F(LinkSides, AFlushThatKeepsTheTimeStopsNoClock) {
   Pipeline producer(from_appsrc());
