@@ -86,6 +86,19 @@ bool same_pipeline(GstElement* one, GstElement* other) {
   return same;
 }
 
+Ptr<GstPad> past_bins(Ptr<GstPad> peer) {
+  while (peer && GST_IS_PROXY_PAD(peer.get())) {
+    if (GST_IS_GHOST_PAD(peer.get())) {
+      peer.reset(gst_ghost_pad_get_target(GST_GHOST_PAD(peer.get())));
+      continue;
+    }
+    GstProxyPad* internal = gst_proxy_pad_get_internal(GST_PROXY_PAD(peer.get()));
+    const Ptr<GstPad> ghost(internal != nullptr ? GST_PAD(internal) : nullptr);
+    peer.reset(ghost ? gst_pad_get_peer(ghost.get()) : nullptr);
+  }
+  return peer;
+}
+
 namespace {
 
 /// Whether the calling thread has the state lock of `element`. The lock is recursive, so a try by this thread succeeds

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "gpumap/fence.hpp"
+#include "gst/ptr.hpp"
 #include "gst/stopping.hpp"
 
 namespace gpumap::gst {
@@ -41,6 +42,10 @@ namespace gpumap::gst {
 /// for a channel's lock.
 [[nodiscard]] std::string path_of(GstElement* element);
 [[nodiscard]] bool same_pipeline(GstElement* one, GstElement* other);
+/// The pad of an element that stands behind `peer`, in either direction: a bin's ghost pad stands for a pad inside it,
+/// and the other side of one, where a way comes out of the bin, for the pad that the ghost pad is linked to. Null: it
+/// is linked to none.
+[[nodiscard]] Ptr<GstPad> past_bins(Ptr<GstPad> peer);
 
 /// Whether the event that the calling thread handles for `one` came from a bin around both elements, which sends it to
 /// all its sources or sinks. gst_element_send_event() holds that bin's state lock and a reference to the event

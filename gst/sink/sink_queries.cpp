@@ -55,21 +55,6 @@ std::string_view factory_name(GstElement* element) {
   return factory != nullptr ? GST_OBJECT_NAME(factory) : "";
 }
 
-/// The pad of an element that stands behind `peer`: a bin's ghost pad stands for a pad inside it, and the other side of
-/// one, where a way comes out of the bin, for the pad that the ghost pad is linked to. Null: it is linked to none.
-Ptr<GstPad> past_bins(Ptr<GstPad> peer) {
-  while (peer && GST_IS_PROXY_PAD(peer.get())) {
-    if (GST_IS_GHOST_PAD(peer.get())) {
-      peer.reset(gst_ghost_pad_get_target(GST_GHOST_PAD(peer.get())));
-      continue;
-    }
-    GstProxyPad* internal = gst_proxy_pad_get_internal(GST_PROXY_PAD(peer.get()));
-    const Ptr<GstPad> ghost(internal != nullptr ? GST_PAD(internal) : nullptr);
-    peer.reset(ghost ? gst_pad_get_peer(ghost.get()) : nullptr);
-  }
-  return peer;
-}
-
 /// Look at the element that feeds `sinkpad` with `caps`, past those that only hand buffers on.
 Upstream find_upstream(GstPad* sinkpad, GstCaps* caps) {
   Upstream found = Upstream::as_declared;

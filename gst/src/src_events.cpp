@@ -484,6 +484,8 @@ GstClockTimeDiff base_or_now(const Base& base, GstElement* element, GstClockTime
 
 void TimeShift::reset() {
   shift_ = 0;
+  lag_ = 0;
+  holds_ = false;
   there_ = {};
   here_ = GST_CLOCK_TIME_NONE;
   playing_ = false;
@@ -492,6 +494,13 @@ void TimeShift::reset() {
   looked_at_us_ = 0;
   ended_there_ = GST_CLOCK_TIME_NONE;
   ended_here_ = GST_CLOCK_TIME_NONE;
+}
+
+void TimeShift::hold(GstClockTimeDiff first) {
+  if (!estimated_) return;
+  holds_ = true;
+  lag_ = std::max<GstClockTimeDiff>(-(first + shift_), 0);
+  shift_ += lag_;
 }
 
 void TimeShift::begin_anew_there(const Channel& channel) {
@@ -525,7 +534,7 @@ GstClockTimeDiff TimeShift::compute_from(const Channel::FarTime& there, const Ch
   two_clocks_ = !shared;
   estimated_ = !there.clockless && (!there.playing || !base_here.settled);
   looked_at_us_ = g_get_monotonic_time();
-  if (plays_without_clock(base_here, here) || (there.clockless && !anew)) return shift_;
+  if (plays_without_clock(base_here, here) || (there.clockless && !anew)) return shift_ - lag_;
   if (base_here.settled) ended_here_ = GST_CLOCK_TIME_NONE;
   // Running times: sums of clocks' times might overflow.
   const GstClockTimeDiff run_there = there.running_time(now);
@@ -537,9 +546,9 @@ GstClockTimeDiff TimeShift::compute(const Channel& channel, bool anew) {
   const Ptr<GstElement> sink(channel.sink());
   if (!sink) {
     const auto far = channel.far_time();
-    return far ? compute_from(*far, channel, anew) : shift_.load();
+    return far ? compute_from(*far, channel, anew) : shift_ - lag_;
   }
-  GstClockTimeDiff shift = shift_;
+  GstClockTimeDiff shift = shift_ - lag_;
   estimated_ = false;
   Base base_there = base_of(sink.get(), channel.sink_playing(), ended_there_);
   const Base base_here = base_of(src_, channel.src_playing(), ended_here_);
@@ -580,7 +589,13 @@ bool TimeShift::update(const Channel& channel, bool anew) {
   here_ = here;
   playing_ = playing;
   const GstClockTimeDiff before = shift_;
-  const GstClockTimeDiff shift = compute(channel, anew);
+  const bool held = std::exchange(holds_, holds_ && !anew) && !anew;
+  GstClockTimeDiff shift = compute(channel, anew) + lag_;
+  if (held) {
+    lag_ += std::max<GstClockTimeDiff>(before - shift, 0);
+    shift = std::max(before, shift);
+    holds_ = estimated_;
+  }
   // Between two looks at the same clocks only their drift counts.
   if (again && !changed && !known && !anew && std::llabs(shift - before) < clock_error) return false;
   shift_ = shift;

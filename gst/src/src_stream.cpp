@@ -2,6 +2,7 @@
 #include "gst/src/src_stream.hpp"
 
 #include <fmt/format.h>
+#include <gst/video/gstvideoencoder.h>
 
 #include <algorithm>
 #include <chrono>
@@ -530,6 +531,35 @@ GstClockTime SrcStream::earliest_from(GstBuffer* buffer) const {
                                          : time - std::min(time, longest_reordering);
 }
 
+namespace {
+
+/// Whether frames of `pad` come to an encoder of video, as far as that is known.
+bool has_encoder_behind(GstPad* pad) {
+  Ptr<GstPad> at(GST_PAD(gst_object_ref(pad)));
+  while (at) {
+    at = past_bins(Ptr<GstPad>(gst_pad_get_peer(at.get())));
+    const Ptr<GstElement> element(at ? gst_pad_get_parent_element(at.get()) : nullptr);
+    if (!element || GST_IS_VIDEO_ENCODER(element.get())) return GST_IS_VIDEO_ENCODER(element.get()) != 0;
+    at.reset(gst_element_get_static_pad(element.get(), "src"));
+  }
+  return false;
+}
+
+}  // namespace
+
+/// An encoder may need many frames before its pipeline plays, and gives them in another order. Were some of them due
+/// before time began here, or others behind them due before them once it has begun, a muxer would leave these out.
+void SrcStream::hold_for_encoder(GstBuffer* first) {
+  if (segment_ == nullptr || !is_timed_ || settings_.is_live || !has_encoder_behind(pad_)) return;
+  GstSegment segment;
+  gst_event_copy_segment(segment_, &segment);
+  guint64 running = 0;
+  const int sign = gst_segment_to_running_time_full(&segment, GST_FORMAT_TIME, GST_BUFFER_PTS(first), &running);
+  if (sign == 0 || segment.rate < 0) return;
+  shift_.hold(sign * static_cast<GstClockTimeDiff>(running));
+  shifted_ = true;
+}
+
 /// Before `buffer`: the segment, where the running time is another one since the last frame.
 void SrcStream::mend_segment(GstBuffer* buffer) {
   const GstClockTime time = GST_BUFFER_PTS(buffer);
@@ -569,6 +599,7 @@ void SrcStream::push(Channel::Next& frame) {
   bytes_.fetch_add(bytes, std::memory_order_relaxed);
   leave_out_odd_times(buffer);
   if (settings_.do_timestamp) stamp_time(buffer);
+  if (number == 0) hold_for_encoder(buffer);
   mend_segment(buffer);
   GST_LOG_OBJECT(element_, "frame %" G_GUINT64_FORMAT "%s: %" GST_PTR_FORMAT, number,
                  memory == SrcOutput::Memory::copy ? ", copied" : "", static_cast<void*>(buffer));

@@ -36,6 +36,9 @@ class TimeShift {
   /// Look at both base times (and, once a second, at two clocks), which pauses, flushes and late starts change. True
   /// where the value has changed. `anew`: a segment begins, whose first frame may be due at another moment.
   [[nodiscard]] bool update(const Channel& channel, bool anew);
+  /// Before the first frame, of running time `first` there: until both sides play, or another segment comes, it does
+  /// not become less, and no frame is due before time begins here. What it would have become less by stays.
+  void hold(GstClockTimeDiff first);
   [[nodiscard]] GstClockTimeDiff value() const noexcept { return shift_; }
   /// The running time of the gpumapsink's pipeline. From any thread.
   [[nodiscard]] GstClockTimeDiff now_there(const Channel& channel) const;
@@ -46,6 +49,8 @@ class TimeShift {
 
   GstElement* src_;
   std::atomic<GstClockTimeDiff> shift_{0};
+  GstClockTimeDiff lag_ = 0;  ///< of it: by how much frames are due later than in the sink's pipeline
+  bool holds_ = false;
   Channel::SinkTime there_;
   GstClockTime here_ = GST_CLOCK_TIME_NONE;
   bool playing_ = false;
@@ -148,6 +153,7 @@ class SrcStream {
   void push(Channel::Next& frame);
   [[nodiscard]] GstClockTime earliest_from(GstBuffer* buffer) const;
   [[nodiscard]] bool joined_late(const Channel::Next& first) const;
+  void hold_for_encoder(GstBuffer* first);
   void mend_segment(GstBuffer* buffer);
   void stamp_time(GstBuffer* buffer) const;
   // Events: events.cpp.

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <limits>
 #include <memory>
+#include <set>
 #include <string>
 
 #include "gst/channel/channel.hpp"
@@ -51,6 +52,32 @@ TEST_F(LinkSides, TwoBaseTimesAreOneMoment) {
     for (int n = 0; n < 20; ++n) (void)lateness();
     EXPECT_TRUE(comes_in_time());
   }
+}
+
+// An encoder takes many frames before its pipeline plays, and gives them in another order: a muxer would leave out
+// those that go back in time.
+TEST_F(LinkSides, ARecordingHasAllFramesAtTheirDistances) {
+  constexpr GstClockTime one = 20 * GST_MSECOND;
+  constexpr std::uint64_t frames = 90;
+  Pipeline producer(
+      "videotestsrc is-live=true ! video/x-raw,format=I420,width=64,height=48,framerate=50/1 ! gpumapsink name=sink " +
+      socket());
+  start(producer);
+  ASSERT_TRUE(eventually([&] { return stat(producer.element("sink"), "frames") > 50; }));
+  Pipeline consumer("gpumapsrc name=src num-buffers=" + std::to_string(frames) + " " + socket() +
+                    " ! x264enc ! appsink name=out sync=false");
+  start(consumer);
+  std::set<GstClockTime> times;
+  while (const Sample sample = pull(consumer.appsink())) {
+    const GstClockTime due = gst_segment_to_running_time(gst_sample_get_segment(sample.get()), GST_FORMAT_TIME,
+                                                         GST_BUFFER_PTS(gst_sample_get_buffer(sample.get())));
+    EXPECT_TRUE(GST_CLOCK_TIME_IS_VALID(due)) << times.size() << " frames before";
+    times.insert(due);
+  }
+  EXPECT_EQ(consumer.wait(), "eos");
+  ASSERT_EQ(times.size(), frames);
+  EXPECT_LT(*times.begin(), GST_SECOND);
+  EXPECT_EQ(*times.rbegin() - *times.begin(), (frames - 1) * one);
 }
 
 // Who connects late gets no frames for the time before: videorate fills a segment from its start on.
