@@ -104,6 +104,7 @@ void SrcStream::start(const SrcSettings& settings) {
   joins_ = true;
   begins_at_ = GST_CLOCK_TIME_NONE;
   past_from_ = past_until_ = 0;
+  prerolls_past_ = false;
   frames_ = 0;
   bytes_ = 0;
   flushes_open_ = 0;
@@ -563,9 +564,10 @@ void SrcStream::hold_for_encoder(GstBuffer* first) {
 /// Before `buffer`: the segment, where the running time is another one since the last frame.
 void SrcStream::mend_segment(GstBuffer* buffer) {
   const GstClockTime time = GST_BUFFER_PTS(buffer);
-  const bool is_past = time >= past_from_ && time < past_until_;
+  const bool is_past = !prerolls_past_ && time >= past_from_ && time < past_until_;
   const bool is_earlier = time < begins_at_ && GST_CLOCK_TIME_IS_VALID(begins_at_);
-  if ((shifted_ || is_past || is_earlier) && segment_ != nullptr) push_segment(buffer);
+  const bool begins_to_play = prerolls_past_ && channel_->src_playing();
+  if ((shifted_ || is_past || is_earlier || begins_to_play) && segment_ != nullptr) push_segment(buffer);
 }
 
 /// Whether frames of this stream have gone before the first one here: this came to it late.

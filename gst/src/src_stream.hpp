@@ -210,6 +210,7 @@ class SrcStream {
   bool joins_ = false;                            ///< no frame of the sink has come yet
   GstClockTime begins_at_ = GST_CLOCK_TIME_NONE;  ///< where it began when it came again; none: where the sink's does
   GstClockTime past_from_ = 0, past_until_ = 0;   ///< frames of these times were due before time began here
+  bool prerolls_past_ = false;                    ///< one of them began the segment that holds until this plays
   GstClockTime latest_ = GST_CLOCK_TIME_NONE;     ///< no time of a far producer's may be later; none: any may
   bool told_odd_time_ = false;                    ///< that one was later
   Deadline forgiven_until_ = no_deadline;         ///< refused frames that downstream has agreed to before; none now

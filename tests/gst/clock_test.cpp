@@ -126,6 +126,26 @@ TEST(TwoPipelines, OneWithoutAClockMovesNoFrame) {
   });
 }
 
+// A sink loses its step at a segment, and then takes all that comes.
+TEST(TwoPipelines, AStepThroughThePausedOneEnds) {
+  const std::string channel = new_channel();
+  Watch watch;
+  Pipeline in(
+      "videotestsrc ! video/x-raw,format=GRAY8,width=16,height=16,framerate=50/1 ! gpumapsink name=sink channel=" +
+      channel);
+  Pipeline out("gpumapsrc channel=" + channel + " ! fakesink name=out sync=true");
+  watch.on(out.element("out"));
+  ASSERT_NE(in.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  ASSERT_TRUE(eventually([&] { return stat(in.element("sink"), "frames") > 5; }));
+  g_usleep(100'000);  // what has come so far was due before time can begin here
+  ASSERT_TRUE(out.reach(GST_STATE_PAUSED));
+  for (std::size_t steps = 1; steps < 5; ++steps) {
+    ASSERT_TRUE(gst_element_send_event(out.element("out"), gst_event_new_step(GST_FORMAT_BUFFERS, 2, 1, TRUE, FALSE)));
+    ASSERT_EQ(gst_element_get_state(out.get(), nullptr, nullptr, 10 * GST_SECOND), GST_STATE_CHANGE_SUCCESS);
+    EXPECT_EQ(watch.count(), 1 + 2 * steps);
+  }
+}
+
 // A pause of the consumer moves gaps as it does frames, also where no frame comes first.
 TEST(TwoPipelines, AGapBehindAPauseIsDueInItsTime) {
   const std::string channel = new_channel();
