@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: MIT
+// By what frames are due at another running time here than in the pipeline of their gpumapsink.
+#include <algorithm>
+#include <cstdlib>
+#include <utility>
+
+#include "gpumap/latency.hpp"
+#include "gst/channel/frame_origin.hpp"
+#include "gst/channel/pipeline_state.hpp"
+#include "gst/ptr.hpp"
+#include "gst/src/src_stream.hpp"
+
+namespace gpumap::gst {
+
+namespace {
+
+constexpr gint64 between_looks_us = 1000000;
+/// Two clocks are read one after the other: a difference below this may be the time in between.
+constexpr GstClockTimeDiff clock_error = 2 * GST_MSECOND;
+
+/// The base time of an element's pipeline.
+struct Base {
+  GstClockTime time = GST_CLOCK_TIME_NONE;  ///< invalid: it does not play
+  bool settled = false;                     ///< it plays; otherwise look again
+};
+
+/// `old`: a base time that a flush has ended. The pipeline has it still until its sinks have a frame, and these go
+/// ahead. A flush that does not reset the time takes sinks out of PLAYING as well, but the base time holds. Look at the
+/// clock afterwards: a pipeline that begins to play meanwhile sets its clock before its base time, and both before its
+/// state.
+Base base_of(GstElement* element, bool playing, GstClockTime old) {
+  const bool settled = playing && !is_changing_state(element);
+  const bool plays = settled || is_in_playing(element);
+  const GstClockTime base = base_time_of(element);
+  if (plays || (playing && base != old)) return {base, settled};
+  // A live pipeline lets its elements play while the sink of one branch still waits for its first frame.
+  const GstClockTime coming = coming_base_time(element);
+  return {coming != old ? coming : GST_CLOCK_TIME_NONE, false};
+}
+
+/// Such a pipeline has no running time. As a producer it begins at each segment; a consumer takes times as they are.
+bool plays_without_clock(const Base& base, const Ptr<GstClock>& clock) {
+  return GST_CLOCK_TIME_IS_VALID(base.time) && !clock;
+}
+
+/// While its pipeline does not play, the base time that this would have if it began now, at the running time at which
+/// it stopped.
+GstClockTimeDiff base_or_now(const Base& base, GstElement* element, GstClockTime now) {
+  if (GST_CLOCK_TIME_IS_VALID(base.time)) return static_cast<GstClockTimeDiff>(base.time);
+  const Ptr<GstElement> pipeline(top_level(element));
+  const GstClockTime stopped = gst_element_get_start_time(pipeline.get());
+  return GST_CLOCK_DIFF(GST_CLOCK_TIME_IS_VALID(stopped) ? stopped : 0, now);
+}
+
+}  // namespace
+
+void TimeShift::reset() {
+  shift_ = 0;
+  lag_ = 0;
+  holds_ = false;
+  there_ = {};
+  here_ = GST_CLOCK_TIME_NONE;
+  playing_ = false;
+  estimated_ = false;
+  two_clocks_ = false;
+  looked_at_us_ = 0;
+  ended_there_ = GST_CLOCK_TIME_NONE;
+  ended_here_ = GST_CLOCK_TIME_NONE;
+}
+
+void TimeShift::hold(GstClockTimeDiff first) {
+  if (!estimated_) return;
+  holds_ = true;
+  lag_ = std::max<GstClockTimeDiff>(-(first + shift_), 0);
+  shift_ += lag_;
+}
+
+void TimeShift::begin_anew_there(const Channel& channel) {
+  const Ptr<GstElement> sink(channel.sink());
+  if (sink) ended_there_ = base_time_of(sink.get());
+}
+
+void TimeShift::begin_anew_here() {
+  ended_here_ = base_time_of(src_);
+}
+
+GstClockTimeDiff TimeShift::now_there(const Channel& channel) const {
+  const Ptr<GstElement> sink(channel.sink());
+  if (!sink) {
+    const auto far = channel.far_time();
+    return far ? far->running_time(monotonic_ns()) : 0;
+  }
+  const Ptr<GstClock> clock(gst_element_get_clock(sink.get()));
+  if (!clock) return 0;
+  const GstClockTime now = gst_clock_get_time(clock.get());
+  const Base base = base_of(sink.get(), channel.sink_playing(), ended_there_);
+  return static_cast<GstClockTimeDiff>(now) - base_or_now(base, sink.get(), now);
+}
+
+GstClockTimeDiff TimeShift::compute_from(const Channel::FarTime& there, const Channel& channel, bool anew) {
+  const Base base_here = base_of(src_, channel.src_playing(), ended_here_);
+  const Ptr<GstClock> here(gst_element_get_clock(src_));
+  const GstClockTimeDiff now = monotonic_ns();
+  const bool shared = !here || is_monotonic(here.get());
+  const GstClockTimeDiff now_here = shared ? now : static_cast<GstClockTimeDiff>(gst_clock_get_time(here.get()));
+  two_clocks_ = !shared;
+  estimated_ = !there.clockless && (!there.playing || !base_here.settled);
+  looked_at_us_ = g_get_monotonic_time();
+  if (plays_without_clock(base_here, here) || (there.clockless && !anew)) return shift_ - lag_;
+  if (base_here.settled) ended_here_ = GST_CLOCK_TIME_NONE;
+  // Running times: sums of clocks' times might overflow.
+  const GstClockTimeDiff run_there = there.running_time(now);
+  const GstClockTimeDiff run_here = now_here - base_or_now(base_here, src_, static_cast<GstClockTime>(now_here));
+  return run_here - run_there;
+}
+
+GstClockTimeDiff TimeShift::compute(const Channel& channel, bool anew) {
+  const Ptr<GstElement> sink(channel.sink());
+  if (!sink) {
+    const auto far = channel.far_time();
+    return far ? compute_from(*far, channel, anew) : shift_ - lag_;
+  }
+  GstClockTimeDiff shift = shift_ - lag_;
+  estimated_ = false;
+  Base base_there = base_of(sink.get(), channel.sink_playing(), ended_there_);
+  const Base base_here = base_of(src_, channel.src_playing(), ended_here_);
+  const Ptr<GstClock> here(gst_element_get_clock(src_));
+  const Ptr<GstClock> there(gst_element_get_clock(sink.get()));
+  two_clocks_ = here && there && here != there;
+  const bool clockless = plays_without_clock(base_there, there);
+  if (clockless) base_there = {GST_CLOCK_TIME_NONE, true};
+  if (same_pipeline(src_, sink.get())) {
+    shift = 0;
+  } else if (plays_without_clock(base_here, here) || (clockless && !anew)) {
+    // As it is.
+  } else if (is_stopping(sink.get()) || (!here && !there)) {
+    estimated_ = true;  // what is left of a stream that ends is due when it always was; or neither side has played yet
+  } else {
+    estimated_ = !base_there.settled || !base_here.settled;
+    if (base_there.settled) ended_there_ = GST_CLOCK_TIME_NONE;
+    if (base_here.settled) ended_here_ = GST_CLOCK_TIME_NONE;
+    // A side that has not played yet has no clock. Its running time will begin when it plays: now, as far as is known.
+    const GstClockTime now_there = gst_clock_get_time(there ? there.get() : here.get());
+    const GstClockTime now_here = two_clocks_ ? gst_clock_get_time(here.get()) : now_there;
+    shift = base_or_now(base_there, sink.get(), now_there) - base_or_now(base_here, src_, now_here) +
+            GST_CLOCK_DIFF(now_there, now_here);
+  }
+  looked_at_us_ = g_get_monotonic_time();
+  return shift;
+}
+
+bool TimeShift::update(const Channel& channel, bool anew) {
+  const Channel::SinkTime there = channel.sink_time();
+  const GstClockTime here = base_time_of(src_);
+  const bool playing = channel.src_playing();
+  const bool changed = there != there_ || here != here_ || playing != playing_;
+  const bool again = two_clocks_ && g_get_monotonic_time() - looked_at_us_ > between_looks_us;
+  const bool known = estimated_ && !is_changing_state(src_) && there.playing && playing;
+  if (!changed && !again && !known && !anew) return false;
+  there_ = there;
+  here_ = here;
+  playing_ = playing;
+  const GstClockTimeDiff before = shift_;
+  const bool held = std::exchange(holds_, holds_ && !anew) && !anew;
+  GstClockTimeDiff shift = compute(channel, anew) + lag_;
+  if (held) {
+    lag_ += std::max<GstClockTimeDiff>(before - shift, 0);
+    shift = std::max(before, shift);
+    holds_ = estimated_;
+  }
+  // Between two looks at the same clocks only their drift counts.
+  if (again && !changed && !known && !anew && std::llabs(shift - before) < clock_error) return false;
+  shift_ = shift;
+  return shift != before;
+}
+
+}  // namespace gpumap::gst
