@@ -402,6 +402,18 @@ bool taken_media_differ(const GstCaps* takes, const GstStructure* ours) {
   return gst_caps_get_size(takes) != 0;
 }
 
+/// Fields in one frame are all that is wrong: what follows takes such pictures where each is one of its own.
+bool takes_progressive(GstPad* pad, const GstCaps* caps) {
+  const gchar* mode = gst_structure_get_string(gst_caps_get_structure(caps, 0), "interlace-mode");
+  if (!is_raw_video(caps) || mode == nullptr || g_strcmp0(mode, "progressive") == 0) return false;
+  const Ptr<GstCaps> progressive(gst_caps_copy(caps));
+  GstStructure* structure = gst_caps_get_structure(progressive.get(), 0);
+  gst_structure_set(structure, "interlace-mode", G_TYPE_STRING, "progressive", nullptr);
+  gst_structure_remove_field(structure, "field-order");
+  const Ptr<GstCaps> taken(gst_pad_peer_query_caps(pad, progressive.get()));
+  return !gst_caps_is_empty(taken.get());
+}
+
 /// Encoded streams carry bytes that tell a reader nothing.
 Ptr<GstCaps> without_headers(const GstCaps* caps) {
   GstCaps* copy = gst_caps_copy(caps);
@@ -419,6 +431,7 @@ std::string refusal_text(GstPad* pad, const GstCaps* caps, const ElementNames& n
   const char* remedy = "the element that makes that (videoconvert, audioconvert, a decoder)";
   if (gst_structure_has_name(ours, "video/x-raw"))
     remedy = is_other_media ? "what makes that of video" : "videoconvert";
+  if (takes_progressive(pad, caps)) remedy = "deinterlace";
   if (gst_structure_has_name(ours, "audio/x-raw"))
     remedy = is_other_media ? "what makes that of audio" : "audioconvert";
   if (gst_structure_has_name(ours, bytes_name)) remedy = "the element that knows the bytes (rawvideoparse, a decoder)";

@@ -248,6 +248,7 @@ TEST(Capture, RefusesWhatItCannotShow) {
       .in = in + ",interlace-mode=interleaved", .to = "video/x-raw,height=24", .params = "", .error = {}};
   EXPECT_EQ(interlaced.run(data), nullptr);
   EXPECT_THAT(interlaced.error, HasSubstr("does not take video/x-raw"));
+  EXPECT_THAT(interlaced.error, HasSubstr("put deinterlace before gpumap"));
   interlaced.to = "video/x-raw";
   interlaced.params = "crop=[0,0,0,24]";
   EXPECT_EQ(interlaced.run(data), nullptr);
