@@ -74,17 +74,23 @@ bool SrcStream::place(GstSegment& segment, GstClockTime from) {
 bool SrcStream::keep_from_past(GstSegment& segment, GstBuffer* first) {
   past_from_ = past_until_ = 0;
   prerolls_past_ = false;
-  if (segment.format != GST_FORMAT_TIME || segment.rate < 0 || shift_.value() >= 0 || segment.base > 0) return false;
+  if (segment.format != GST_FORMAT_TIME || segment.rate < 0 || shift_.value() >= 0 || segment.base > prerolled_) {
+    return false;
+  }
   const Ptr<GstCaps> caps(gst_pad_get_current_caps(pad_));
   if (!caps || gst_structure_has_name(gst_caps_get_structure(caps.get(), 0), "video/x-raw") == 0) return false;
   past_from_ = segment.start;
-  past_until_ = segment.start + segment.offset;
+  past_until_ = segment.start + segment.offset + (prerolled_ - segment.base);
   const GstClockTime time = first == nullptr ? GST_CLOCK_TIME_NONE : GST_BUFFER_PTS(first);
   if (!GST_CLOCK_TIME_IS_VALID(time) || time < past_from_ || time >= past_until_) return false;
   segment.offset = time - segment.start;
   // What comes behind it is due behind it until time begins: a sink that steps loses its step at a segment.
   prerolls_past_ = !channel_->src_playing();
-  if (prerolls_past_) return false;
+  segment.base = prerolled_;  // none goes back
+  if (prerolls_past_) {
+    prerolled_from_ = time - std::min(time, prerolled_);
+    return false;
+  }
   // videorate fills a segment up to its end.
   segment.stop = std::min(segment.stop, time + (GST_BUFFER_DURATION_IS_VALID(first) ? GST_BUFFER_DURATION(first) : 1));
   return true;
@@ -184,6 +190,7 @@ void SrcStream::push(GstEvent* event) {
       gst_event_take(&segment_, event);
       is_timed_ = format_of(segment_) == GST_FORMAT_TIME;
       owes_segment_ = false;
+      prerolled_ = 0;
       static_cast<void>(shift_.update(*channel_, true));
       push_segment();
       if (!has_sink_beside()) tell_of_segment_start();

@@ -105,6 +105,7 @@ void SrcStream::start(const SrcSettings& settings) {
   begins_at_ = GST_CLOCK_TIME_NONE;
   past_from_ = past_until_ = 0;
   prerolls_past_ = false;
+  prerolled_ = 0;
   frames_ = 0;
   bytes_ = 0;
   flushes_open_ = 0;
@@ -534,6 +535,21 @@ GstClockTime SrcStream::earliest_from(GstBuffer* buffer) const {
 
 namespace {
 
+/// Whether `element` alone is a source of its pipeline: others, such as one of sound, would have another time.
+bool is_sole_source(GstElement* element) {
+  const Ptr<GstElement> top(top_level(element));
+  if (!GST_IS_BIN(top.get())) return true;
+  int sources = 0;
+  GstIterator* const all = gst_bin_iterate_recurse(GST_BIN(top.get()));
+  const auto count = [](const GValue* value, gpointer user) {
+    auto* const one = GST_ELEMENT_CAST(g_value_get_object(value));
+    if (!GST_IS_BIN(one) && GST_OBJECT_FLAG_IS_SET(one, GST_ELEMENT_FLAG_SOURCE)) ++*static_cast<int*>(user);
+  };
+  const GstIteratorResult counted = gst_iterator_foreach(all, count, &sources);
+  gst_iterator_free(all);
+  return counted == GST_ITERATOR_DONE && sources == 1;
+}
+
 /// Whether frames of `pad` come to an encoder of video, as far as that is known.
 bool has_encoder_behind(GstPad* pad) {
   Ptr<GstPad> at(GST_PAD(gst_object_ref(pad)));
@@ -551,7 +567,10 @@ bool has_encoder_behind(GstPad* pad) {
 /// An encoder may need many frames before its pipeline plays, and gives them in another order. Were some of them due
 /// before time began here, or others behind them due before them once it has begun, a muxer would leave these out.
 void SrcStream::hold_for_encoder(GstBuffer* first) {
-  if (segment_ == nullptr || !is_timed_ || settings_.is_live || !has_encoder_behind(pad_)) return;
+  if (segment_ == nullptr || !is_timed_ || settings_.is_live || !has_encoder_behind(pad_) ||
+      !is_sole_source(element_)) {
+    return;
+  }
   GstSegment segment;
   gst_event_copy_segment(segment_, &segment);
   guint64 running = 0;
@@ -568,6 +587,7 @@ void SrcStream::mend_segment(GstBuffer* buffer) {
   const bool is_earlier = time < begins_at_ && GST_CLOCK_TIME_IS_VALID(begins_at_);
   const bool begins_to_play = prerolls_past_ && channel_->src_playing();
   if ((shifted_ || is_past || is_earlier || begins_to_play) && segment_ != nullptr) push_segment(buffer);
+  if (prerolls_past_ && time > prerolled_from_) prerolled_ = time - prerolled_from_;
 }
 
 /// Whether frames of this stream have gone before the first one here: this came to it late.
@@ -601,7 +621,7 @@ void SrcStream::push(Channel::Next& frame) {
   bytes_.fetch_add(bytes, std::memory_order_relaxed);
   leave_out_odd_times(buffer);
   if (settings_.do_timestamp) stamp_time(buffer);
-  if (number == 0) hold_for_encoder(buffer);
+  if (shift_.may_hold()) hold_for_encoder(buffer);
   mend_segment(buffer);
   GST_LOG_OBJECT(element_, "frame %" G_GUINT64_FORMAT "%s: %" GST_PTR_FORMAT, number,
                  memory == SrcOutput::Memory::copy ? ", copied" : "", static_cast<void*>(buffer));

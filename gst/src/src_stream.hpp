@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gpumap/link.hpp"
@@ -39,18 +40,21 @@ class TimeShift {
   /// Before the first frame, of running time `first` there: until both sides play, or another segment comes, it does
   /// not become less, and no frame is due before time begins here. What it would have become less by stays.
   void hold(GstClockTimeDiff first);
+  /// Once, for the first frame since a reset of the time here.
+  [[nodiscard]] bool may_hold() noexcept { return std::exchange(may_hold_, false); }
   [[nodiscard]] GstClockTimeDiff value() const noexcept { return shift_; }
   /// The running time of the gpumapsink's pipeline. From any thread.
   [[nodiscard]] GstClockTimeDiff now_there(const Channel& channel) const;
 
  private:
+  void forget_hold();
   [[nodiscard]] GstClockTimeDiff compute(const Channel& channel, bool anew);
   [[nodiscard]] GstClockTimeDiff compute_from(const Channel::FarTime& there, const Channel& channel, bool anew);
 
   GstElement* src_;
   std::atomic<GstClockTimeDiff> shift_{0};
   GstClockTimeDiff lag_ = 0;  ///< of it: by how much frames are due later than in the sink's pipeline
-  bool holds_ = false;
+  bool holds_ = false, may_hold_ = true;
   Channel::SinkTime there_;
   GstClockTime here_ = GST_CLOCK_TIME_NONE;
   bool playing_ = false;
@@ -211,6 +215,8 @@ class SrcStream {
   GstClockTime begins_at_ = GST_CLOCK_TIME_NONE;  ///< where it began when it came again; none: where the sink's does
   GstClockTime past_from_ = 0, past_until_ = 0;   ///< frames of these times were due before time began here
   bool prerolls_past_ = false;                    ///< one of them began the segment that holds until this plays
+  GstClockTime prerolled_from_ = 0;               ///< when that one is due there
+  GstClockTime prerolled_ = 0;                    ///< by how much later the last frame in that segment is due
   GstClockTime latest_ = GST_CLOCK_TIME_NONE;     ///< no time of a far producer's may be later; none: any may
   bool told_odd_time_ = false;                    ///< that one was later
   Deadline forgiven_until_ = no_deadline;         ///< refused frames that downstream has agreed to before; none now

@@ -56,8 +56,7 @@ GstClockTimeDiff base_or_now(const Base& base, GstElement* element, GstClockTime
 
 void TimeShift::reset() {
   shift_ = 0;
-  lag_ = 0;
-  holds_ = false;
+  forget_hold();
   there_ = {};
   here_ = GST_CLOCK_TIME_NONE;
   playing_ = false;
@@ -66,6 +65,12 @@ void TimeShift::reset() {
   looked_at_us_ = 0;
   ended_there_ = GST_CLOCK_TIME_NONE;
   ended_here_ = GST_CLOCK_TIME_NONE;
+}
+
+void TimeShift::forget_hold() {
+  lag_ = 0;
+  holds_ = false;
+  may_hold_ = true;
 }
 
 void TimeShift::hold(GstClockTimeDiff first) {
@@ -81,6 +86,7 @@ void TimeShift::begin_anew_there(const Channel& channel) {
 }
 
 void TimeShift::begin_anew_here() {
+  forget_hold();
   ended_here_ = base_time_of(src_);
 }
 
@@ -162,12 +168,12 @@ bool TimeShift::update(const Channel& channel, bool anew) {
   playing_ = playing;
   const GstClockTimeDiff before = shift_;
   const bool held = std::exchange(holds_, holds_ && !anew) && !anew;
-  GstClockTimeDiff shift = compute(channel, anew) + lag_;
+  GstClockTimeDiff shift = compute(channel, anew);
   if (held) {
-    lag_ += std::max<GstClockTimeDiff>(before - shift, 0);
-    shift = std::max(before, shift);
+    lag_ = std::max<GstClockTimeDiff>(before - shift, 0);
     holds_ = estimated_;
   }
+  shift += lag_;
   // Between two looks at the same clocks only their drift counts.
   if (again && !changed && !known && !anew && std::llabs(shift - before) < clock_error) return false;
   shift_ = shift;

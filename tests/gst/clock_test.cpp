@@ -146,6 +146,51 @@ TEST(TwoPipelines, AStepThroughThePausedOneEnds) {
   }
 }
 
+/// Frames of any pace, from before time begins at the other side.
+struct EarlyProducer {
+  std::string channel = new_channel();
+  Pipeline in{
+      "videotestsrc ! video/x-raw,format=I420,width=16,height=16,framerate=50/1 ! gpumapsink name=sink channel=" +
+      channel};
+  void run() {
+    ASSERT_NE(in.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+    ASSERT_TRUE(eventually([&] { return stat(in.element("sink"), "frames") > 5; }));
+    g_usleep(200'000);
+  }
+};
+
+TEST(TwoPipelines, NoFrameGoesBackBehindThoseOfAPreroll) {
+  Due due;
+  EarlyProducer early;
+  early.run();
+  Pipeline out("gpumapsrc channel=" + early.channel + " ! queue name=out max-size-buffers=30 ! fakesink sync=true");
+  due.watch(out.element("out"), "sink");
+  ASSERT_TRUE(out.reach(GST_STATE_PAUSED));
+  ASSERT_TRUE(eventually([&] { return due.count() >= 5; }));
+  ASSERT_TRUE(out.reach(GST_STATE_PLAYING));
+  ASSERT_TRUE(eventually([&] { return due.count() >= 60; }));
+  const std::lock_guard lock(due.mutex);
+  EXPECT_TRUE(std::ranges::is_sorted(due.running));
+}
+
+// What an encoder's frames are late by is of one stretch of time.
+TEST(TwoPipelines, ASeekOfARecordingBeginsItAnew) {
+  Due due;
+  EarlyProducer early;
+  early.run();
+  Pipeline out("gpumapsrc channel=" + early.channel + " ! jpegenc name=out ! fakesink sync=false");
+  due.watch(out.element("out"), "sink");
+  ASSERT_TRUE(out.reach(GST_STATE_PAUSED));
+  g_usleep(300'000);
+  ASSERT_TRUE(gst_element_seek_simple(out.get(), GST_FORMAT_TIME, GST_SEEK_FLAG_FLUSH, 2 * GST_SECOND));
+  ASSERT_TRUE(out.reach(GST_STATE_PAUSED));
+  const std::size_t before = due.count();
+  ASSERT_TRUE(out.reach(GST_STATE_PLAYING));
+  ASSERT_TRUE(eventually([&] { return due.count() >= before + 5; }));
+  const std::lock_guard lock(due.mutex);
+  for (std::size_t n = 0; n < 5; ++n) EXPECT_EQ(due.running[before + n], (n + 1) * 20 * GST_MSECOND);
+}
+
 // A pause of the consumer moves gaps as it does frames, also where no frame comes first.
 TEST(TwoPipelines, AGapBehindAPauseIsDueInItsTime) {
   const std::string channel = new_channel();
