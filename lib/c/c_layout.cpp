@@ -321,9 +321,9 @@ void set_colours(gpumap_layout& layout, std::string_view colorimetry) {
     if (error != std::errc() || behind == end || *behind != ':') return;
     if (std::from_chars(behind + 1, end, matrix).ec != std::errc() || range > limited || matrix > bt2020) return;
   }
-  const bool is_rgb = matrix <= rgb;
-  if (is_yuv(layout.format) == is_rgb && !is_gray(layout.format)) return;
-  layout.matrix = matrix;
+  const bool has_luma = is_yuv(layout.format) || is_gray(layout.format);
+  if (has_luma && matrix <= rgb) return;
+  layout.matrix = has_luma ? matrix : rgb;
   layout.range = range;
 }
 
@@ -383,8 +383,13 @@ bool is_by_field(const gpumap_layout& layout, std::uint32_t flags) noexcept {
 bool has_room_by_field(const gpumap_layout& layout, std::uint64_t bytes) noexcept {
   if (!has_half_the_rows(layout.format)) return true;
   const std::uint64_t height = layout.height, upper = ((height + 1) / 2 + 1) / 2, lower = (height / 2 + 1) / 2;
-  const std::uint64_t rows = std::max(2 * upper - 1, 2 * lower), end = layout.planes > 2 ? layout.offset[2] : bytes;
-  return end >= layout.offset[1] && end - layout.offset[1] >= rows * static_cast<std::uint64_t>(layout.stride[1]);
+  const std::uint64_t rows = std::max(2 * upper - 1, 2 * lower);
+  for (std::uint32_t plane = 1; plane < layout.planes; ++plane) {
+    const bool is_before_next = plane + 1 < layout.planes && layout.offset[plane + 1] > layout.offset[plane];
+    const std::uint64_t begin = layout.offset[plane], end = is_before_next ? layout.offset[plane + 1] : bytes;
+    if (end < begin || end - begin < rows * static_cast<std::uint64_t>(layout.stride[plane])) return false;
+  }
+  return true;
 }
 
 namespace {

@@ -3,6 +3,7 @@
 // built-in kernels.
 #include "c_kernel.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -207,6 +208,33 @@ TEST_F(CKernel, AnInputLineIsCheckedAgainstTheLayout) {
     EXPECT_OK(gpumap_kernel_close(kernel));
   }
   EXPECT_OK(gpumap_memory_free(input));
+}
+
+// Rows of chroma by field may be one more than progressive ones: without room for them nothing behind the frame is
+// read.
+TEST_F(CKernel, FieldsWithoutRoomAreReadAsPictures) {
+  gpumap_kernel kernel = builtin("convert");
+  auto in = GPUMAP_INIT(gpumap_layout), out = GPUMAP_INIT(gpumap_layout);
+  ASSERT_OK(gpumap_layout_of_caps("video/x-raw,format=I420,width=16,height=6,interlace-mode=interleaved", &in));
+  ASSERT_OK(gpumap_layout_of_picture(GPUMAP_FORMAT_RGBA, 16, 6, &out));
+  auto run = GPUMAP_INIT(gpumap_run_options);
+  run.bytes = in.bytes - 8;
+  run.layout = &in;
+  run.out = &out;
+  auto content = random_frame(4096, 3);
+  std::vector<std::vector<unsigned char>> seen;
+  for (const auto behind : std::vector<unsigned char>{0, 255}) {
+    std::fill(content.begin() + static_cast<std::ptrdiff_t>(run.bytes), content.end(), behind);
+    run.memory = this->memory(content.size());
+    ASSERT_OK(gpumap_memory_write(run.memory, 0, content.data(), content.size()));
+    gpumap_memory output = nullptr;
+    ASSERT_OK(gpumap_kernel_run(kernel, &run, &output));
+    seen.push_back(content_of_memory(output));
+    EXPECT_OK(gpumap_memory_free(output));
+    EXPECT_OK(gpumap_memory_free(run.memory));
+  }
+  EXPECT_EQ(seen[0], seen[1]);
+  EXPECT_OK(gpumap_kernel_close(kernel));
 }
 
 TEST_F(CKernel, AnotherVersionIsCheckedAgainstTheLayoutToo) {
