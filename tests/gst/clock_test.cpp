@@ -181,14 +181,17 @@ TEST(TwoPipelines, ASeekOfARecordingBeginsItAnew) {
   Pipeline out("gpumapsrc channel=" + early.channel + " ! jpegenc name=out ! fakesink sync=false");
   due.watch(out.element("out"), "sink");
   ASSERT_TRUE(out.reach(GST_STATE_PAUSED));
-  g_usleep(300'000);
+  g_usleep(1'000'000);
   ASSERT_TRUE(gst_element_seek_simple(out.get(), GST_FORMAT_TIME, GST_SEEK_FLAG_FLUSH, 2 * GST_SECOND));
   ASSERT_TRUE(out.reach(GST_STATE_PAUSED));
   const std::size_t before = due.count();
   ASSERT_TRUE(out.reach(GST_STATE_PLAYING));
   ASSERT_TRUE(eventually([&] { return due.count() >= before + 5; }));
   const std::lock_guard lock(due.mutex);
-  for (std::size_t n = 0; n < 5; ++n) EXPECT_EQ(due.running[before + n], (n + 1) * 20 * GST_MSECOND);
+  EXPECT_LT(due.running[before], GST_SECOND / 2);
+  for (std::size_t n = 1; n < 5; ++n) {
+    EXPECT_EQ(due.running[before + n] - due.running[before], n * 20 * GST_MSECOND);
+  }
 }
 
 // A pause of the consumer moves gaps as it does frames, also where no frame comes first.
@@ -399,7 +402,7 @@ class LateConsumer {
     push_some(0, 5);
     ASSERT_TRUE(in_.reach(GST_STATE_PLAYING));
     time_.pass(400ms);
-    ASSERT_NE(out_.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+    ASSERT_TRUE(out_.reach(GST_STATE_PLAYING));
     push_some(5, 15);
     ASSERT_EQ(gst_app_src_end_of_stream(in_.appsrc()), GST_FLOW_OK);
     ASSERT_EQ(out_.wait(), "eos");
