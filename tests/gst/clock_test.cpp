@@ -178,10 +178,10 @@ TEST(TwoPipelines, ASeekOfARecordingBeginsItAnew) {
   Due due;
   EarlyProducer early;
   early.run();
+  g_usleep(1'000'000);
   Pipeline out("gpumapsrc channel=" + early.channel + " ! jpegenc name=out ! fakesink sync=false");
   due.watch(out.element("out"), "sink");
   ASSERT_TRUE(out.reach(GST_STATE_PAUSED));
-  g_usleep(1'000'000);
   ASSERT_TRUE(gst_element_seek_simple(out.get(), GST_FORMAT_TIME, GST_SEEK_FLAG_FLUSH, 2 * GST_SECOND));
   ASSERT_TRUE(out.reach(GST_STATE_PAUSED));
   const std::size_t before = due.count();
