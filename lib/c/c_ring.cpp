@@ -128,11 +128,11 @@ void StreamState::set_caps(const Caps& from) {
 
 std::optional<gpumap_layout> SlotObject::known_layout() const {
   std::optional<gpumap_layout> made = stream.layout ? stream.layout : stream.usual;
-  // Its caps alone tell of colours and fields.
+  // What crosses beside the caps says nothing of colours and fields.
   if (stream.layout && stream.usual && stream.layout->format == stream.usual->format) {
-    made->matrix = stream.usual->matrix;
-    made->range = stream.usual->range;
-    made->interlace = stream.usual->interlace;
+    if (made->matrix == 0) made->matrix = stream.usual->matrix;
+    if (made->range == 0) made->range = stream.usual->range;
+    if (made->interlace == 0) made->interlace = stream.usual->interlace;
   }
   // Another process may have said anything.
   if (made && made->format != GPUMAP_FORMAT_VIDEO_OTHER) check_layout(*made, info.bytes);

@@ -210,6 +210,30 @@ TEST_F(CRing, IsPublishedWhenItsWriterIsDone) {
   EXPECT_OK(gpumap_ring_close(ring));
 }
 
+// Of colours and fields the caps tell where the layout, as one from another process, says nothing.
+TEST_F(CRing, WhatALayoutSaysOfColoursCountsBeforeTheCaps) {
+  gpumap_ring ring = this->ring(1000, 4);
+  auto layout = GPUMAP_INIT(gpumap_layout), got = GPUMAP_INIT(gpumap_layout);
+  ASSERT_OK(gpumap_layout_of_picture(GPUMAP_FORMAT_NV12, 16, 8, &layout));
+  ASSERT_OK(gpumap_ring_set_caps(
+      ring, "video/x-raw,format=NV12,width=16,height=8,colorimetry=bt709,interlace-mode=interleaved"));
+  for (const std::uint32_t own : {0U, 4U}) {
+    layout.matrix = own;
+    layout.range = own == 0 ? 0 : 1;
+    layout.interlace = own == 0 ? 0 : 2;
+    ASSERT_OK(gpumap_ring_set_layout(ring, &layout));
+    send(ring, random_frame(layout.bytes, own));
+    gpumap_slot slot = nullptr;
+    ASSERT_OK(gpumap_ring_take(ring, 0, &slot));
+    ASSERT_OK(gpumap_slot_get_layout(slot, &got));
+    EXPECT_EQ(got.matrix, own == 0 ? 3U : 4U);
+    EXPECT_EQ(got.range, own == 0 ? 2U : 1U);
+    EXPECT_EQ(got.interlace, own == 0 ? 1U : 2U);
+    EXPECT_OK(gpumap_slot_release(slot, nullptr));
+  }
+  EXPECT_OK(gpumap_ring_close(ring));
+}
+
 // Each call on a slot ends in its own time, whatever another thread waits for meanwhile.
 TEST_F(CRing, APublishThatWaitsHoldsNoOtherUp) {
   gpumap_ring ring = this->ring(100, 2);
