@@ -257,9 +257,13 @@ void note_seek(GstElement* element, GstEvent* seek) {
   g_object_set_qdata(G_OBJECT(top.get()), noted_seek(), GUINT_TO_POINTER(gst_event_get_seqnum(seek)));
 }
 
-bool is_of_noted_seek(GstElement* element, GstEvent* flush) {
+guint noted_seek_of(GstElement* element) {
   const Ptr<GstElement> top(top_level(element));
-  return GPOINTER_TO_UINT(g_object_get_qdata(G_OBJECT(top.get()), noted_seek())) == gst_event_get_seqnum(flush);
+  return GPOINTER_TO_UINT(g_object_get_qdata(G_OBJECT(top.get()), noted_seek()));
+}
+
+bool is_of_noted_seek(GstElement* element, GstEvent* flush) {
+  return noted_seek_of(element) == gst_event_get_seqnum(flush);
 }
 
 namespace {

@@ -55,6 +55,8 @@ namespace gpumap::gst {
 /// `seek` is one of the whole pipeline around the element, if the calling thread is in gst_element_send_event() of
 /// that. Does not wait for a lock.
 void note_seek(GstElement* element, GstEvent* seek);
+/// The sequence number of the last one; 0: there was none.
+[[nodiscard]] guint noted_seek_of(GstElement* element);
 /// Whether `flush` is of the last seek of the whole pipeline around the element. A demuxer flushes all its branches at
 /// the first seek that comes, and the pipeline sends the same seek through each of its sinks.
 [[nodiscard]] bool is_of_noted_seek(GstElement* element, GstEvent* flush);

@@ -2,7 +2,6 @@
 #include "gst/src/src_stream.hpp"
 
 #include <fmt/format.h>
-#include <gst/video/gstvideoencoder.h>
 
 #include <algorithm>
 #include <chrono>
@@ -533,50 +532,16 @@ GstClockTime SrcStream::earliest_from(GstBuffer* buffer) const {
                                          : time - std::min(time, longest_reordering);
 }
 
-namespace {
-
-/// Whether `element` alone is a source of its pipeline: others, such as one of sound, would have another time.
-bool is_sole_source(GstElement* element) {
-  const Ptr<GstElement> top(top_level(element));
-  if (!GST_IS_BIN(top.get())) return true;
-  int sources = 0;
-  GstIterator* const all = gst_bin_iterate_recurse(GST_BIN(top.get()));
-  const auto count = [](const GValue* value, gpointer user) {
-    auto* const one = GST_ELEMENT_CAST(g_value_get_object(value));
-    if (!GST_IS_BIN(one) && GST_OBJECT_FLAG_IS_SET(one, GST_ELEMENT_FLAG_SOURCE)) ++*static_cast<int*>(user);
-  };
-  const GstIteratorResult counted = gst_iterator_foreach(all, count, &sources);
-  gst_iterator_free(all);
-  return counted == GST_ITERATOR_DONE && sources == 1;
-}
-
-/// Whether frames of `pad` come to an encoder of video, as far as that is known.
-bool has_encoder_behind(GstPad* pad) {
-  Ptr<GstPad> at(GST_PAD(gst_object_ref(pad)));
-  while (at) {
-    at = past_bins(Ptr<GstPad>(gst_pad_get_peer(at.get())));
-    const Ptr<GstElement> element(at ? gst_pad_get_parent_element(at.get()) : nullptr);
-    if (!element || GST_IS_VIDEO_ENCODER(element.get())) return GST_IS_VIDEO_ENCODER(element.get()) != 0;
-    at.reset(gst_element_get_static_pad(element.get(), "src"));
-  }
-  return false;
-}
-
-}  // namespace
-
 /// An encoder may need many frames before its pipeline plays, and gives them in another order. Were some of them due
 /// before time began here, or others behind them due before them once it has begun, a muxer would leave these out.
 void SrcStream::hold_for_encoder(GstBuffer* first) {
-  if (segment_ == nullptr || !is_timed_ || settings_.is_live || !has_encoder_behind(pad_) ||
-      !is_sole_source(element_)) {
-    return;
-  }
+  if (segment_ == nullptr || !is_timed_ || settings_.is_live) return;
   GstSegment segment;
   gst_event_copy_segment(segment_, &segment);
   guint64 running = 0;
   const int sign = gst_segment_to_running_time_full(&segment, GST_FORMAT_TIME, GST_BUFFER_PTS(first), &running);
   if (sign == 0 || segment.rate < 0) return;
-  shift_.hold(sign * static_cast<GstClockTimeDiff>(running));
+  shift_.hold(*channel_, sign * static_cast<GstClockTimeDiff>(running));
   shifted_ = true;
 }
 

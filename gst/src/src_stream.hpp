@@ -7,8 +7,8 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "gpumap/link.hpp"
@@ -18,6 +18,7 @@
 #include "gst/property_table.hpp"
 #include "gst/ptr.hpp"
 #include "gst/src/output.hpp"
+#include "gst/src/preroll_clock.hpp"
 
 namespace gpumap::gst {
 
@@ -37,11 +38,11 @@ class TimeShift {
   /// Look at both base times (and, once a second, at two clocks), which pauses, flushes and late starts change. True
   /// where the value has changed. `anew`: a segment begins, whose first frame may be due at another moment.
   [[nodiscard]] bool update(const Channel& channel, bool anew);
-  /// Before the first frame, of running time `first` there: until both sides play, or another segment comes, it does
-  /// not become less, and no frame is due before time begins here. What it would have become less by stays.
-  void hold(GstClockTimeDiff first);
-  /// Once, for the first frame since a reset of the time here.
-  [[nodiscard]] bool may_hold() noexcept { return std::exchange(may_hold_, false); }
+  /// Before the first frame, of running time `first` there: counts by the pipeline's PrerollClock, if it has one, so
+  /// that this frame is not due before time begins here, and others at their distances.
+  void hold(const Channel& channel, GstClockTimeDiff first);
+  /// Once, for the first frame since a reset of the time here for which both pipelines have a time.
+  [[nodiscard]] bool may_hold() noexcept;
   [[nodiscard]] GstClockTimeDiff value() const noexcept { return shift_; }
   /// The running time of the gpumapsink's pipeline. From any thread.
   [[nodiscard]] GstClockTimeDiff now_there(const Channel& channel) const;
@@ -53,8 +54,9 @@ class TimeShift {
 
   GstElement* src_;
   std::atomic<GstClockTimeDiff> shift_{0};
-  GstClockTimeDiff lag_ = 0;  ///< of it: by how much frames are due later than in the sink's pipeline
-  bool holds_ = false, may_hold_ = true;
+  std::shared_ptr<PrerollClock> preroll_;
+  bool may_hold_ = true;
+  std::optional<GstClockTimeDiff> given_;  ///< to frames that went ahead while the gpumapsink's pipeline did not play
   Channel::SinkTime there_;
   GstClockTime here_ = GST_CLOCK_TIME_NONE;
   bool playing_ = false;

@@ -2,7 +2,6 @@
 // By what frames are due at another running time here than in the pipeline of their gpumapsink.
 #include <algorithm>
 #include <cstdlib>
-#include <utility>
 
 #include "gpumap/latency.hpp"
 #include "gst/channel/frame_origin.hpp"
@@ -52,6 +51,13 @@ GstClockTimeDiff base_or_now(const Base& base, GstElement* element, GstClockTime
   return GST_CLOCK_DIFF(GST_CLOCK_TIME_IS_VALID(stopped) ? stopped : 0, now);
 }
 
+/// The running time here while the clock here says `now`, at the moment `monotonic`.
+GstClockTimeDiff running_time_of(GstElement* src, const Base& base, PrerollClock* preroll, GstClockTime now,
+                                 GstClockTimeDiff monotonic) {
+  const GstClockTimeDiff own = static_cast<GstClockTimeDiff>(now) - base_or_now(base, src, now);
+  return preroll != nullptr ? preroll->running_time(monotonic, own, base.settled) : own;
+}
+
 }  // namespace
 
 void TimeShift::reset() {
@@ -68,16 +74,25 @@ void TimeShift::reset() {
 }
 
 void TimeShift::forget_hold() {
-  lag_ = 0;
-  holds_ = false;
+  preroll_.reset();
+  given_.reset();
   may_hold_ = true;
 }
 
-void TimeShift::hold(GstClockTimeDiff first) {
-  if (!estimated_) return;
-  holds_ = true;
-  lag_ = std::max<GstClockTimeDiff>(-(first + shift_), 0);
-  shift_ += lag_;
+bool TimeShift::may_hold() noexcept {
+  if (!may_hold_) return false;
+  may_hold_ = !there_.playing;
+  if (may_hold_) given_ = shift_;
+  return !may_hold_;
+}
+
+void TimeShift::hold(const Channel& channel, GstClockTimeDiff first) {
+  preroll_ = PrerollClock::join(src_, estimated_);
+  if (!preroll_) return;
+  const GstClockTimeDiff now = monotonic_ns();
+  const GstClockTimeDiff there = now_there(channel);
+  preroll_->begin_at(now - there - std::max(-first, given_.value_or(-there)));
+  shift_ = compute(channel, false);
 }
 
 void TimeShift::begin_anew_there(const Channel& channel) {
@@ -108,25 +123,23 @@ GstClockTimeDiff TimeShift::compute_from(const Channel::FarTime& there, const Ch
   const Ptr<GstClock> here(gst_element_get_clock(src_));
   const GstClockTimeDiff now = monotonic_ns();
   const bool shared = !here || is_monotonic(here.get());
-  const GstClockTimeDiff now_here = shared ? now : static_cast<GstClockTimeDiff>(gst_clock_get_time(here.get()));
+  const GstClockTime now_here = shared ? static_cast<GstClockTime>(now) : gst_clock_get_time(here.get());
   two_clocks_ = !shared;
   estimated_ = !there.clockless && (!there.playing || !base_here.settled);
   looked_at_us_ = g_get_monotonic_time();
-  if (plays_without_clock(base_here, here) || (there.clockless && !anew)) return shift_ - lag_;
+  if (plays_without_clock(base_here, here) || (there.clockless && !anew)) return shift_;
   if (base_here.settled) ended_here_ = GST_CLOCK_TIME_NONE;
   // Running times: sums of clocks' times might overflow.
-  const GstClockTimeDiff run_there = there.running_time(now);
-  const GstClockTimeDiff run_here = now_here - base_or_now(base_here, src_, static_cast<GstClockTime>(now_here));
-  return run_here - run_there;
+  return running_time_of(src_, base_here, preroll_.get(), now_here, now) - there.running_time(now);
 }
 
 GstClockTimeDiff TimeShift::compute(const Channel& channel, bool anew) {
   const Ptr<GstElement> sink(channel.sink());
   if (!sink) {
     const auto far = channel.far_time();
-    return far ? compute_from(*far, channel, anew) : shift_ - lag_;
+    return far ? compute_from(*far, channel, anew) : shift_.load();
   }
-  GstClockTimeDiff shift = shift_ - lag_;
+  GstClockTimeDiff shift = shift_;
   estimated_ = false;
   Base base_there = base_of(sink.get(), channel.sink_playing(), ended_there_);
   const Base base_here = base_of(src_, channel.src_playing(), ended_here_);
@@ -148,8 +161,11 @@ GstClockTimeDiff TimeShift::compute(const Channel& channel, bool anew) {
     // A side that has not played yet has no clock. Its running time will begin when it plays: now, as far as is known.
     const GstClockTime now_there = gst_clock_get_time(there ? there.get() : here.get());
     const GstClockTime now_here = two_clocks_ ? gst_clock_get_time(here.get()) : now_there;
-    shift = base_or_now(base_there, sink.get(), now_there) - base_or_now(base_here, src_, now_here) +
-            GST_CLOCK_DIFF(now_there, now_here);
+    const GstClockTimeDiff run_there =
+        static_cast<GstClockTimeDiff>(now_there) - base_or_now(base_there, sink.get(), now_there);
+    const bool shared = is_monotonic(here ? here.get() : there.get());
+    const GstClockTimeDiff monotonic = shared ? static_cast<GstClockTimeDiff>(now_here) : monotonic_ns();
+    shift = running_time_of(src_, base_here, preroll_.get(), now_here, monotonic) - run_there;
   }
   looked_at_us_ = g_get_monotonic_time();
   return shift;
@@ -167,13 +183,7 @@ bool TimeShift::update(const Channel& channel, bool anew) {
   here_ = here;
   playing_ = playing;
   const GstClockTimeDiff before = shift_;
-  const bool held = std::exchange(holds_, holds_ && !anew) && !anew;
-  GstClockTimeDiff shift = compute(channel, anew);
-  if (held) {
-    lag_ = std::max<GstClockTimeDiff>(before - shift, 0);
-    holds_ = estimated_;
-  }
-  shift += lag_;
+  const GstClockTimeDiff shift = compute(channel, anew);
   // Between two looks at the same clocks only their drift counts.
   if (again && !changed && !known && !anew && std::llabs(shift - before) < clock_error) return false;
   shift_ = shift;

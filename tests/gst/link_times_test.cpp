@@ -2,9 +2,11 @@
 // The time of frames between two pipelines that meet at a socket: base times, clocks, segments, and instant rates.
 #include <gst/base/gstbasesink.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
+#include <iterator>
 #include <limits>
 #include <memory>
 #include <set>
@@ -91,6 +93,96 @@ TEST_F(LinkSides, ARecordingHasAllFramesAtTheirDistances) {
       EXPECT_EQ(*times.rbegin() - *times.begin(), (frames - 1) * one);
     } else {  // which has a time of its own: what is due there at a moment is due here then
       EXPECT_EQ(base + last_due, gst_element_get_base_time(producer.get()) + last);
+    }
+  }
+}
+
+// The first frame comes while the producer is paused, and is due as time begins there.
+TEST_F(LinkSides, ARecordingHasNoGapWhereItsProducerBeginsLater) {
+  constexpr GstClockTimeDiff one = 20 * GST_MSECOND;
+  Pipeline producer(
+      "videotestsrc num-buffers=90 ! video/x-raw,format=I420,width=64,height=48,framerate=50/1 ! gpumapsink "
+      "wait-for-connection=true sync=true " +
+      socket());
+  ASSERT_NE(producer.set_state(GST_STATE_PAUSED), GST_STATE_CHANGE_FAILURE);
+  Pipeline consumer("gpumapsrc name=src " + socket() + " ! x264enc ! appsink name=out sync=false");
+  start(consumer);
+  ASSERT_TRUE(eventually([&] { return stat(consumer.element("src"), "frames") > 0; }));
+  g_usleep(500'000);
+  start(producer);
+  std::set<GstClockTime> times;
+  for (Sample sample = pull(consumer.appsink()); sample; sample = pull(consumer.appsink())) {
+    times.insert(gst_segment_to_running_time(gst_sample_get_segment(sample.get()), GST_FORMAT_TIME,
+                                             GST_BUFFER_PTS(gst_sample_get_buffer(sample.get()))));
+  }
+  ASSERT_EQ(times.size(), 90U);
+  for (auto time = std::next(times.begin()); time != times.end(); ++time) {
+    EXPECT_LT(std::llabs(GST_CLOCK_DIFF(*std::prev(time), *time) - one), GST_MSECOND);
+  }
+}
+
+/// By what the running time of the last frame at a pad is more than its time.
+struct LastShift {
+  std::atomic<GstClockTimeDiff> value{0};
+  std::atomic<std::uint64_t> frames{0}, without{0};  ///< without: those that are due never
+
+  void watch(GstElement* element) {
+    const Pad pad(gst_element_get_static_pad(element, "src"));
+    gst_pad_add_probe(pad.get(), GST_PAD_PROBE_TYPE_BUFFER, note, this, nullptr);
+  }
+  static GstPadProbeReturn note(GstPad* pad, GstPadProbeInfo* info, gpointer user) {
+    auto* self = static_cast<LastShift*>(user);
+    const GstClockTime time = GST_BUFFER_PTS(GST_PAD_PROBE_INFO_BUFFER(info));
+    const Ptr<GstEvent> event(gst_pad_get_sticky_event(pad, GST_EVENT_SEGMENT, 0));
+    const GstSegment* segment = nullptr;
+    gst_event_parse_segment(event.get(), &segment);
+    const GstClockTime running = gst_segment_to_running_time(segment, GST_FORMAT_TIME, time);
+    if (GST_CLOCK_TIME_IS_VALID(running)) {
+      self->value = GST_CLOCK_DIFF(time, running);
+    } else {
+      ++self->without;
+    }
+    ++self->frames;
+    return GST_PAD_PROBE_OK;
+  }
+};
+
+// All sources of a pipeline wait for its encoder together, whichever comes first.
+TEST_F(LinkSides, ARecordingOfPictureAndSoundHasAllFramesInTime) {
+  constexpr GstClockTime one = 20 * GST_MSECOND;
+  constexpr std::uint64_t frames = 90;
+  for (const bool far : {true, false}) {
+    for (const bool picture_first : {true, false}) {
+      SCOPED_TRACE(testing::Message() << (far ? "sockets" : "channels") << ", picture first: " << picture_first);
+      const auto way = [&, channel = new_channel()](const char* what) {
+        return far ? "socket-path=" + path + what : "channel=" + channel + what;
+      };
+      LastShift picture, sound;
+      Pipeline producer("videotestsrc is-live=true ! video/x-raw,format=I420,width=64,height=48,framerate=50/1 ! " +
+                        ("gpumapsink name=sink " + way("picture")) +
+                        " audiotestsrc is-live=true ! audio/x-raw,rate=48000 ! gpumapsink " + way("sound"));
+      start(producer);
+      // Without a client frames pass by; in a channel they wait.
+      ASSERT_TRUE(eventually([&] { return stat(producer.element("sink"), "frames") > (far ? 50U : 1U); }));
+      const std::string seen = "gpumapsrc name=seen num-buffers=" + std::to_string(frames) + " " + way("picture") +
+                               " ! x264enc ! appsink name=out sync=false ";
+      const std::string heard = "gpumapsrc name=heard " + way("sound") + " ! queue ! appsink name=other sync=false ";
+      Pipeline consumer(picture_first ? seen + heard : heard + seen);
+      picture.watch(consumer.element("seen"));
+      sound.watch(consumer.element("heard"));
+      start(consumer);
+      std::set<GstClockTime> times;
+      for (Sample sample = pull(consumer.appsink()); sample; sample = pull(consumer.appsink())) {
+        const GstClockTime due = gst_segment_to_running_time(gst_sample_get_segment(sample.get()), GST_FORMAT_TIME,
+                                                             GST_BUFFER_PTS(gst_sample_get_buffer(sample.get())));
+        EXPECT_TRUE(GST_CLOCK_TIME_IS_VALID(due)) << times.size() << " frames before";
+        times.insert(due);
+      }
+      ASSERT_EQ(times.size(), frames);
+      EXPECT_LT(*times.begin(), GST_SECOND);
+      EXPECT_EQ(*times.rbegin() - *times.begin(), (frames - 1) * one);
+      EXPECT_EQ(picture.value, sound.value);
+      EXPECT_EQ(picture.without, 0U);
     }
   }
 }

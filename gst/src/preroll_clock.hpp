@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <gst/gst.h>
+
+#include <memory>
+#include <mutex>
+#include <optional>
+
+namespace gpumap::gst {
+
+/// The running time of a pipeline that takes many frames before it plays, because an encoder of video does: all its
+/// gpumapsrcs count from one moment, that of the first frame. Once the pipeline plays, they stay that much behind its
+/// own running time. Thread safety: all functions, from any thread.
+class PrerollClock {
+ public:
+  /// The one of the pipeline around `src`, a gpumapsrc; `may_begin`: a new one where there is none since the last seek
+  /// of the whole pipeline. Null: there is none, no encoder of video follows a gpumapsrc, or a source is live or
+  /// another element, which has a time of its own.
+  [[nodiscard]] static std::shared_ptr<PrerollClock> join(GstElement* src, bool may_begin);
+
+  /// It counts from `monotonic_ns`, and a little before that where frames of other sources may be earlier ones. The
+  /// first call holds.
+  void begin_at(GstClockTimeDiff monotonic_ns);
+  /// At the moment `monotonic_ns`, at which the pipeline's running time is `own` if it `plays`.
+  [[nodiscard]] GstClockTimeDiff running_time(GstClockTimeDiff monotonic_ns, GstClockTimeDiff own, bool plays);
+
+ private:
+  std::mutex mutex_;
+  guint seek_ = 0;  ///< its number
+  bool alone_ = true;
+  std::optional<GstClockTimeDiff> begin_, lag_;  ///< lag_, empty: the pipeline has not played yet
+};
+
+}  // namespace gpumap::gst
