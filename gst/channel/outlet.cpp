@@ -438,7 +438,7 @@ void Outlet::watch_time(Deadline moment) {
   if (time_ && std::llabs(time_->ahead - time.ahead) < clock_error) time.ahead = time_->ahead;
   if (time_ == time) return;
   time_ = time;
-  send(text_of(time), gst::key_of(Keeping::time));
+  send(text_of(time), gst::key_of(Keeping::time), LinkServer::Unread::replace);  // a client may be paused for hours
 }
 
 /// An event that overtakes the frames. Takes it; called in the thread that sends it.
@@ -521,9 +521,9 @@ void Outlet::flush(GstEvent* event) {
   wake();
 }
 
-void Outlet::send(const LinkText& text, std::uint32_t key) {
+void Outlet::send(const LinkText& text, std::uint32_t key, LinkServer::Unread unread) {
   if (key != 0) kept_.insert(key);
-  server_->send(text, key);
+  server_->send(text, key, unread);
 }
 
 /// The key under which the event is kept; 0: it is not kept.

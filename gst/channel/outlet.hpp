@@ -92,7 +92,7 @@ class Outlet {
   void serve(std::shared_ptr<Ring> ring);
   void pass(GstEvent* event);
   void show(Channel::Next& frame);
-  void send(const LinkText& text, std::uint32_t key);
+  void send(const LinkText& text, std::uint32_t key, LinkServer::Unread unread = LinkServer::Unread::send);
   void check_layouts(GstBuffer* carrier, std::uint64_t bytes);
   void forget(std::uint32_t key);
   void forget_last_stream();

@@ -93,6 +93,7 @@ void Incoming::take_in(const Message& message) {
     if (found != answers.end()) found->second.emplace(answer->payload.begin(), answer->payload.end());
   } else if (const auto* bye = std::get_if<Bye>(&message.body)) {
     why = bye->text;
+    told = true;
     ended_well = bye->why == Why::ended;
     ended = true;
   } else if (!std::holds_alternative<Look>(message.body)) {

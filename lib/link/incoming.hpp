@@ -58,6 +58,7 @@ class Incoming {
   Progress in_order, at_once;
   std::map<std::uint64_t, std::optional<std::vector<std::byte>>> answers;  ///< of questions whose callers wait
   std::string why;
+  bool told = false;  ///< by the server, and not found out
   bool ended_well = false;
   bool ended = false;    ///< nothing more will be offered: the connection is gone, or the server said so
   bool gone = false;     ///< the connection is closed: slots can no longer be given back

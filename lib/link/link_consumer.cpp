@@ -529,7 +529,14 @@ std::uint32_t LinkConsumer::held() const {
 std::string LinkConsumer::why() const {
   if (!state_->process.here()) return {};
   const std::lock_guard lock(state_->mutex);
-  return state_->incoming.ended ? state_->incoming.why : std::string();
+  if (!state_->incoming.ended) return {};
+  // A socket that is full takes no last words.
+  if (!state_->incoming.told && State::is_cut_off(*state_->memory)) {
+    return "the server cut it off, for it kept a frame for too long or left too many messages unread: it was stopped "
+           "or "
+           "paused, or is too slow";
+  }
+  return state_->incoming.why;
 }
 bool LinkConsumer::ended_well() const {
   if (!state_->process.here()) return false;

@@ -142,14 +142,14 @@ void LinkServer::State::refuse_long_message(const Client& client, std::size_t by
                    bytes, link::make_room(client.socket.get()), 2 * link::largest_message));
 }
 
-void LinkServer::State::deliver(Client& client, link::Bytes&& bytes, std::vector<UniqueFd>&& fds) {
+void LinkServer::State::deliver(Client& client, Outgoing&& message) {
   // The service thread sends later what the socket has no room for. It also notices a socket that is gone.
   if (client.backlog.empty()) {
-    const link::Sent sent = send(client, bytes, fds);
-    if (sent == link::Sent::too_long) refuse_long_message(client, bytes.size());
+    const link::Sent sent = send(client, message.bytes, message.fds);
+    if (sent == link::Sent::too_long) refuse_long_message(client, message.bytes.size());
     if (sent != link::Sent::full) return;
   }
-  client.backlog.push_back({std::move(bytes), std::move(fds)});
+  client.backlog.push_back(std::move(message));
   if (client.backlog.size() > longest_backlog) {
     drop(client.who.index, link::Why::stalled, fmt::format("it left {} messages unread", longest_backlog));
     return;
@@ -164,19 +164,32 @@ link::Sent LinkServer::State::send(const Client& client, const link::Bytes& byte
   return link::send_message(client.socket.get(), bytes, numbers);
 }
 
-void LinkServer::State::send_to(Client& client, std::span<const std::byte> payload, bool at_once) {
+/// A client without a queue has no frames that a message could be behind.
+std::uint64_t LinkServer::State::next_ticket(const Client& client) {
+  const auto& shown = fan->client(client.who.index);
+  return shown ? shown->queue.next_ticket() : client.end;
+}
+
+bool LinkServer::State::replace_last(Client& client, std::span<const std::byte> payload, std::uint32_t keep) {
+  if (client.backlog.empty() || keep == 0 || payload.size() > link::max_part) return false;
+  auto& last = client.backlog.back();
+  if (last.keep != keep || last.before != next_ticket(client)) return false;
+  last.bytes = link::encode_data(generation, {client.messages, last.before, 0}, payload);
+  return true;
+}
+
+void LinkServer::State::send_to(Client& client, std::span<const std::byte> payload, std::uint32_t keep, bool at_once) {
   const std::uint32_t index = client.who.index;
   link::DataHead head;
-  // A client without a queue has no frames that the message could be behind.
-  const auto& shown = fan->client(index);
-  head.before = at_once ? link::at_once : shown ? shown->queue.next_ticket() : client.end;
+  head.before = at_once ? link::at_once : next_ticket(client);
+  if (payload.size() > link::max_part) keep = 0;
   if (at_once) client.memory->block().urgent.store(++client.urgent);
   do {
     const auto part = payload.first(std::min(payload.size(), link::max_part));
     payload = payload.subspan(part.size());
     head.number = ++client.messages;
     head.rest = payload.size();
-    deliver(client, link::encode_data(generation, head, part));
+    deliver(client, {link::encode_data(generation, head, part), {}, keep, head.before});
     // deliver() drops a client that leaves too much unread.
   } while (!payload.empty() && clients[index].get() == &client);
 }
@@ -185,7 +198,7 @@ void LinkServer::State::say_goodbye() {
   if (std::exchange(ending, true)) return;
   for (auto& client : clients) {
     if (!client) continue;
-    deliver(*client, link::encode_reason(generation, link::MessageType::bye, link::Why::ended, "the server ended"));
+    deliver(*client, {link::encode_reason(generation, link::MessageType::bye, link::Why::ended, "the server ended")});
   }
 }
 
@@ -263,7 +276,7 @@ void LinkServer::State::send_ring(Client& client) {
     client.memory = std::move(block);
     ++client.comes;
   }
-  deliver(client, link::encode(generation, next), std::move(fds));
+  deliver(client, {link::encode(generation, next), std::move(fds)});
 }
 
 void LinkServer::change(std::shared_ptr<Ring> ring, std::uint64_t earlier_frames) {

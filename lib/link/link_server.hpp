@@ -84,6 +84,8 @@ struct LinkServer::State {
   struct Outgoing {
     link::Bytes bytes;
     std::vector<UniqueFd> fds{};
+    std::uint32_t keep = 0;    ///< of an application's message that fits into one; 0: it is not kept
+    std::uint64_t before = 0;  ///< the ticket of the frame that it precedes
   };
   struct Client {
     UniqueFd socket;
@@ -136,7 +138,7 @@ struct LinkServer::State {
   [[nodiscard]] std::uint32_t who_stalls(std::uint64_t& oldest) const;  ///< one bit for each client
   void drop(std::uint32_t index, link::Why why, const std::string& reason);
   void refuse_long_message(const Client& client, std::size_t bytes);  ///< drops the client
-  void deliver(Client& client, link::Bytes&& bytes, std::vector<UniqueFd>&& fds = {});
+  void deliver(Client& client, Outgoing&& message);
   [[nodiscard]] link::Welcome welcome_to(std::uint32_t index) const;  ///< precondition: there is a ring
   void send_ring(Client& client);
   /// Whether it has come to the last ring that it got.
@@ -154,7 +156,10 @@ struct LinkServer::State {
                                        const std::vector<UniqueFd>& fds);
   [[nodiscard]] static bool leaves_unread(const std::unique_ptr<Client>& client);
   void look_for_unread() noexcept;  ///< after each change of a backlog
-  void send_to(Client& client, std::span<const std::byte> payload, bool at_once = false);
+  void send_to(Client& client, std::span<const std::byte> payload, std::uint32_t keep = 0, bool at_once = false);
+  /// True: see Unread::replace.
+  [[nodiscard]] bool replace_last(Client& client, std::span<const std::byte> payload, std::uint32_t keep);
+  [[nodiscard]] std::uint64_t next_ticket(const Client& client);
   void take_question(Client& client, const link::Ask& ask);
   [[nodiscard]] LinkClient describe(const Client& client);
   [[nodiscard]] bool takes_times() const noexcept;

@@ -31,7 +31,7 @@ void check_size(std::span<const std::byte> message, std::size_t most = max_link_
 
 }  // namespace
 
-void LinkServer::send(std::span<const std::byte> message, std::uint32_t keep) {
+void LinkServer::send(std::span<const std::byte> message, std::uint32_t keep, Unread unread) {
   State& state = *state_;
   check_size(message);
   if (!state.process.here()) [[unlikely]]
@@ -40,7 +40,9 @@ void LinkServer::send(std::span<const std::byte> message, std::uint32_t keep) {
   const std::lock_guard lock(state.mutex);
   if (keep != 0) state.kept[keep].assign(message.begin(), message.end());
   for (auto& client : state.clients) {
-    if (client) state.send_to(*client, message);
+    if (!client || (unread == Unread::skip && client->backlog.size() > enough_unread)) continue;
+    if (unread == Unread::replace && state.replace_last(*client, message, keep)) continue;
+    state.send_to(*client, message, keep);
   }
 }
 
@@ -50,8 +52,8 @@ void LinkServer::send_at_once(std::span<const std::byte> message, Unread unread)
     return;
   const std::lock_guard lock(state_->mutex);
   for (auto& client : state_->clients) {
-    if (client && (unread == Unread::send || client->backlog.size() <= enough_unread))
-      state_->send_to(*client, message, true);
+    if (client && (unread != Unread::skip || client->backlog.size() <= enough_unread))
+      state_->send_to(*client, message, 0, true);
   }
 }
 
@@ -66,7 +68,7 @@ void LinkServer::State::answer(const LinkQuestion& question, std::span<const std
   const auto& client = clients.at(question.who.index);
   if (!client || client->who.connection != question.who.connection) return;
   if (client->asked > 0) --client->asked;
-  deliver(*client, link::encode_answer(generation, {question.number}, text));
+  deliver(*client, {link::encode_answer(generation, {question.number}, text)});
 }
 
 bool LinkServer::all_follow(Whom whom) const {

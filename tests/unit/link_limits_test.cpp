@@ -275,6 +275,40 @@ TEST(LinkLimits, MessagesOfAClientThatReadsNoneCanBeHeldBack) {
   EXPECT_EQ(served.server->clients().size(), 1U);
 }
 
+// It may be paused for hours, beside a clock that drifts.
+TEST(LinkLimits, AMessageMayTakeThePlaceOfTheLastOneThatIsUnsent) {
+  Served served(3);
+  const auto client = served.consumer(LinkLeak::no);
+  const auto send = [&](const std::string& text, std::uint32_t keep) {
+    served.server->send(bytes_of(text), keep, LinkServer::Unread::replace);
+  };
+  for (int n = 0; n < 5000; ++n) send("1: " + std::to_string(n), 1);
+  ASSERT_EQ(served.server->clients().size(), 1U);
+  EXPECT_TRUE(served.server->wait_until_read(Deadline{}));
+  send("2", 2);
+  send("1: last", 1);
+  ASSERT_EQ(served.send(0), RingStatus::ok);
+  send("1: behind the frame", 1);
+  std::vector<std::string> got;
+  do got.push_back(next_of(*client));
+  while (got.back() != "'1: behind the frame'" && got.size() < 5000);
+  ASSERT_GT(got.size(), 5U);
+  EXPECT_THAT(std::vector(got.end() - 5, got.end()),
+              testing::ElementsAre("'1: 4999'", "'2'", "'1: last'", "0", "'1: behind the frame'"));
+}
+
+// Its socket is full: no last words can come.
+TEST(LinkLimits, AClientThatWasCutOffKnowsWhy) {
+  Served served(3);
+  const auto client = served.consumer();
+  while (!served.server->clients().empty()) served.server->send(bytes_of("x"));
+  std::string last;
+  do last = next_of(*client);
+  while (last == "'x'");
+  EXPECT_EQ(last, "closed");
+  EXPECT_THAT(client->why(), testing::HasSubstr("left too many messages unread"));
+}
+
 TEST(LinkLimits, WhatOvertakesMaySkipAClientThatReadsNone) {
   Served served(2);
   const auto client = served.consumer();

@@ -164,14 +164,17 @@ class GPUMAP_API LinkServer {
   /// collects. Error(invalid) for a lease of another ring, and for more than max_link_note bytes.
   void show(ReadLease lease, std::span<const std::byte> note = {});
 
+  /// What becomes of a message to a client that leaves much unread. skip: it does not get the message if it has more
+  /// than 256 unread; replace: the message takes the place of the last one, if that has the same key, waits for room in
+  /// the client's socket, and no frame came in between.
+  enum class Unread { send, skip, replace };
   /// A message to every client, in order with the frames: after those handed on so far, before later ones.
   /// `keep`: not 0: clients that come later get it first; a later message with the same key takes its place.
   /// Error(invalid) for one of more than max_link_message bytes. A client that does not read 1024 of them is
   /// disconnected; a long one counts for each max_link_answer bytes that it has. See wait_until_read().
-  void send(std::span<const std::byte> message, std::uint32_t keep = 0);
-  /// The same, but it overtakes frames and messages that clients have not taken, and is not kept.
-  /// Unread::skip: not to a client that has more than 256 messages unread.
-  enum class Unread { send, skip };
+  void send(std::span<const std::byte> message, std::uint32_t keep = 0, Unread unread = Unread::send);
+  /// The same, but it overtakes frames and messages that clients have not taken, and is not kept. Unread::replace is as
+  /// Unread::send.
   void send_at_once(std::span<const std::byte> message, Unread unread = Unread::send);
   /// The answer to a question; nothing where who asked is gone. Error(invalid) as for send().
   void answer(const LinkQuestion& question, std::span<const std::byte> text);
