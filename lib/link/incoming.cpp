@@ -32,6 +32,11 @@ void Incoming::hang_up(const std::string& reason) {
   shutdown(socket_, SHUT_RDWR);
 }
 
+void Incoming::hang_up_unexplained(const std::string& what) {
+  is_unexplained = is_unexplained || why.empty();
+  hang_up(what);
+}
+
 bool Incoming::discard() {
   inbox.clear();
   urgent.clear();
@@ -93,7 +98,6 @@ void Incoming::take_in(const Message& message) {
     if (found != answers.end()) found->second.emplace(answer->payload.begin(), answer->payload.end());
   } else if (const auto* bye = std::get_if<Bye>(&message.body)) {
     why = bye->text;
-    told = true;
     ended_well = bye->why == Why::ended;
     ended = true;
   } else if (!std::holds_alternative<Look>(message.body)) {
@@ -117,7 +121,7 @@ void Incoming::read_all(std::uint64_t urgent_sent) {
         return;
       case Received::gone:
         readable = false;
-        hang_up("the server is gone");
+        hang_up_unexplained("the server is gone");
         return;
       case Received::too_long:
         hang_up("the server sent a message that is too long");

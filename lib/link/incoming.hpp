@@ -33,6 +33,8 @@ class Incoming {
   void read_all(std::uint64_t urgent_sent);
   /// End the connection here. `reason` counts when no reason is known yet.
   void hang_up(const std::string& reason);
+  /// The same for what the server did, and should have said why.
+  void hang_up_unexplained(const std::string& what);
   /// Read and drop what no caller will take any more, so that it does not pile up at the server. True: the connection
   /// is gone.
   bool discard();
@@ -58,7 +60,7 @@ class Incoming {
   Progress in_order, at_once;
   std::map<std::uint64_t, std::optional<std::vector<std::byte>>> answers;  ///< of questions whose callers wait
   std::string why;
-  bool told = false;  ///< by the server, and not found out
+  bool is_unexplained = false;  ///< `why` says what was found, and the server has not said more
   bool ended_well = false;
   bool ended = false;    ///< nothing more will be offered: the connection is gone, or the server said so
   bool gone = false;     ///< the connection is closed: slots can no longer be given back

@@ -237,7 +237,7 @@ bool LinkConsumer::State::claim() {
   }
   // The claim cannot be trusted any more: the slot may have another frame by now.
   read_incoming();
-  incoming.hang_up("the server took the frames back");
+  incoming.hang_up_unexplained("the server took the frames back");
   static_cast<void>(claims->give_back(next.slot));
   return false;
 }
@@ -531,7 +531,7 @@ std::string LinkConsumer::why() const {
   const std::lock_guard lock(state_->mutex);
   if (!state_->incoming.ended) return {};
   // A socket that is full takes no last words.
-  if (!state_->incoming.told && State::is_cut_off(*state_->memory)) {
+  if (state_->incoming.is_unexplained && State::is_cut_off(*state_->memory)) {
     return "the server cut it off, for it kept a frame for too long or left too many messages unread: it was stopped "
            "or "
            "paused, or is too slow";
