@@ -614,6 +614,7 @@ struct Watchdog::Watched {
   void look() {
     std::string kernel;
     auto ahead = WorkAhead::none;
+    bool resident = false;
     GstElement* teller = nullptr;
     {
       const std::lock_guard lock(mutex);
@@ -635,6 +636,7 @@ struct Watchdog::Watched {
       if (ahead == WorkAhead::awaited) since = now;
       if (now - since < timeout_ms * GST_MSECOND) return;
       kernel = runner->name();
+      resident = runner->is_resident();
       if (timeline) timeline->set_endless(launched.value());
       runner->cancel(true);
       // Now: it ends with its element, which waits for it, and not in this thread.
@@ -649,9 +651,12 @@ struct Watchdog::Watched {
                   "as was told before: mend that one, and start the process again",
                   kernel, timeout_ms)
             : fmt::format(
-                  "kernel {} has not ended for {} ms: does it loop for ever? Where it only takes long, raise "
+                  "kernel {} has not ended for {} ms: does it loop for ever{}? Where it only takes long, raise "
                   "timeout",
-                  kernel, timeout_ms);
+                  kernel, timeout_ms,
+                  resident
+                      ? ", or wait for threads of its block that do not come there, which with mode=launch may work"
+                      : "");
     post_error(teller,
                FiguredError(Error(ErrorCode::device_lost, told), {{"kernel", kernel}, {"timeout-ms", timeout_ms}}));
     gst_object_unref(teller);

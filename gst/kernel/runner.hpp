@@ -261,6 +261,8 @@ class KernelRunner {
   [[nodiscard]] bool meets_cuda_elements() const noexcept {
     return input_ == FramesIn::cuda || output_ == FramesIn::cuda;
   }
+  /// Whether the kernel stays on the GPU. From any thread.
+  [[nodiscard]] bool is_resident() const { return launcher_->how().resident; }
   /// The end of what was launched last. From any thread.
   [[nodiscard]] Fence last_launched() const { return launcher_->last_launched(); }
   [[nodiscard]] const std::string& name() const noexcept { return launcher_->name(); }

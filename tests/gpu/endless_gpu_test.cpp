@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <memory>
@@ -103,6 +104,26 @@ TEST_P(Endless, ItsLauncherEnds) {
   EXPECT_TRUE(cuda().stuck());
   stuck.reset();
   EXPECT_LT(Clock::now() - began, bound);
+}
+
+// What CUDA leaves undefined, and a launch does: threads that have left the kernel are not waited for. In one that
+// stays they come to its loop, and must not let the others go on there. In a process of its own, whose end ends the
+// kernel.
+TEST_P(Endless, AWaitThatOthersPassByEndsInALaunchAlone) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto ends = [this] {
+    const auto one = launcher("passes", "  if (threadIdx.x < 32) __syncthreads();\n", GetParam());
+    EXPECT_EQ(one->how().resident, GetParam() == KernelMode::resident);
+    bool all = true;
+    for (int i = 0; i < 3 && all; ++i) {
+      EXPECT_EQ(one->launch(input(), {}).outcome, FrameOutput::Outcome::given);
+      const Fence last = one->last_launched();
+      for (const Deadline end = Clock::now() + 3s; !last.signalled() && Clock::now() < end;) std::this_thread::yield();
+      all = last.signalled();
+    }
+    std::_Exit(all ? 3 : 4);
+  };
+  EXPECT_EXIT(ends(), testing::ExitedWithCode(GetParam() == KernelMode::launch ? 3 : 4), "");
 }
 
 // Who mends the file of a kernel that does not end, and has it loaded again, stops it as soon.

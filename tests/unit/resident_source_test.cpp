@@ -44,6 +44,7 @@ TEST(ResidentSource, RefusesWhatTheGpuWouldNotComeBackFrom) {
   shader.language = Language::ptx;
   EXPECT_THAT(refusal(shader), HasSubstr("only CUDA C++"));
   EXPECT_THAT(refusal(cuda("asm(\"mov.u32 %0, %%ctaid.x;\" : \"=r\"(v));")), HasSubstr("blockIdx"));
+  EXPECT_THAT(refusal(cuda("x = __nvvm_read_ptx_sreg_ctaid_x();")), HasSubstr("blockIdx"));
   EXPECT_THAT(refusal(cuda("x = __ldg(p);")), HasSubstr("plain loads"));
   EXPECT_THAT(refusal(cuda("asm(\"ld.global.nc.u32 %0, [%1];\" : \"=r\"(v) : \"l\"(p));")), HasSubstr("plain loads"));
   EXPECT_THAT(refusal(cuda("asm(\"ld.global\" \".nc\" \".u32 %0, [%1];\" : \"=r\"(v) : \"l\"(p));")),
@@ -68,6 +69,7 @@ TEST(ResidentSource, RefusesWhatTheGpuWouldNotComeBackFrom) {
   EXPECT_THAT(refusal(cuda(one + "return ;\nx = __shfl_down_sync(~0u, x, 1);}")),
               HasSubstr("and __shfl_down_sync, which"));
   EXPECT_THAT(refusal(cuda(one + "return;\nblock.sync();}")), HasSubstr("and sync, which"));
+  const std::string meet = "template <int n = 1> __device__ int meet(int x) { __syncthreads(); return x; }\n";
   for (const std::string& both : std::vector<std::string>{
            one + "__syncthreads(); x = two(); if (x) return; x = 1;}",  // which might be in a loop
            one + "return;}\n__global__ void two(gpumap_frame frame) { __syncthreads(); }",
@@ -125,6 +127,39 @@ TEST(ResidentSource, RefusesWhatTheGpuWouldNotComeBackFrom) {
            std::string("__device__ int sum(int x) {\n#if A\nif (x) return 1;\n#else\nif (x) "
                        "{\n#endif\n__syncthreads(); return 2; ") +
                "}",
+           "#define SYNC __syncthreads()\n__device__ int sum(int x) { if (x) return 1; SYNC; return 2; }",
+           "#define SYNC __syncthreads()\n#define STEP SYNC\n__device__ int sum(int x) { if (x) return 1; STEP; return "
+           "2; }",
+           "#define SYNC(x) (#x, __syncthreads())\n__device__ int sum(int x) { if (x) return 1; SYNC(x); return 2; }",
+           "#define SYNC asm(\"bar.sync 0;\")\n__device__ int sum(int x) { if (x) return 1; SYNC; return 2; }",
+           meet + "#define ALL meet\n__device__ int sum(int x) { if (x) return 1; ALL(x); return 2; }",
+           meet + "#define STEP(x) meet(x)\n__device__ int sum(int x) { if (x) return 1; STEP(x); return 2; }",
+           "__device__ int sum(int x) { while (__syncthreads_or(x)) if (x) return 1; return 2; }",
+           "__device__ int sum(int x) { for (;;) if (x) { __syncthreads(); } else { return 1; } }",
+           meet + "__device__ int sum(int x) { for (;;) if (x) meet(x); else if (!x) return 1; }",
+           "__device__ int sum(int x) { for (int s : {4, 2}) { __syncthreads(); if (x > s) return s; } return 2; }",
+           "__device__ int sum(int x) { EACH(i, 4) { __syncthreads(); if (x > i) return i; } return 2; }",
+           "__device__ int sum(int x) { do { if (x) return 1; } while (__syncthreads_or(x)); return 2; }",
+           "__device__ int sum(int2 x = {1, 2}) { if (x.x) return 1; __syncthreads(); return 2; }",
+           "__device__ int sum(int x) noexcept(bool{true}) { if (x) return 1; __syncthreads(); return 2; }",
+           "DEVICE(fast) int all(int x) { __syncthreads(); return x; }\n__device__ int sum(int x) { if (x) return 1; "
+           "return all(x); }",
+           "template <int n> __device__ typename on<(n > 2), int>::type all(int x) { __syncthreads(); return x; "
+           "}\n__device__ int sum(int x) { if (x) return 1; return all<3>(x); }",
+           "struct R { int x; };\nstruct R all(int x) { __syncthreads(); return {x}; }\n__device__ int sum(int x) { if "
+           "(x) return 1; return all(x).x; }",
+           "struct Tile : Base<decltype(T())> { __device__ int all() const { __syncthreads(); return 1; } "
+           "};\n__device__ int sum(Tile t) { if (t.x) return 1; return t.all(); }",
+           "struct All { __device__ int operator()(int x) const { __syncthreads(); return x; } };\n__device__ int "
+           "sum(All all, int x) { if (x) return 1; return all(x); }",
+           meet + "__device__ int sum(int x) { if (x) return 1; (meet)(x); return 2; }",
+           meet + "__device__ int sum(int x) { if (x) return 1; return meet <5>(x); }",
+           "__device__ int sum(int x) { auto all = [](int y) { __syncwarp(); return y; }; if (x) return 1; return "
+           "all(x); }",
+           "__device__ int sum(int x) { if (table[x](x)) { return 1; } __syncthreads(); return 2; }",
+           "__device__ int sum(int x) BEGIN if (x) return 1; __syncthreads(); return 2; END",
+           "__device__ int sum(int x) { if (x) return 1;\n#include <gpumap/grid.h>\nreturn 2; }\n__device__ void "
+           "meet(int) { __syncthreads(); }",
        }) {
     EXPECT_THAT(refusal(cuda(both)), HasSubstr("threads end early")) << both;
   }
@@ -146,6 +181,13 @@ TEST(ResidentSource, RefusesWhatTheGpuWouldNotComeBackFrom) {
            "#define LOG(text, ...) printf(text, ##__VA_ARGS__)\n" + one + "__syncthreads(); LOG(\"%d\", 1); }",
            std::string("__device__ int two(int x) { if (x) return 1; return 2; }\n") +
                "__device__ int sum(int x) { __syncthreads(); if (x) return 1; return two(x); }",
+           "__device__ int sum(int x) { auto two = [x](int y) { if (y) return 1; return x; }; __syncthreads(); return "
+           "2; }",
+           "__device__ int sum(int x) { if (x) { __syncwarp(); } for (;;) { if (x) return 1; } }",
+           "__device__ int sum(int x) {\n#if A\nreturn __any_sync(~0u, x);\n#else\nreturn 1;\n#endif\n}",
+           "__device__ int one(cooperative_groups::thread_block all, int x) { if (x) return 1; return 2; }",
+           std::string("struct Two { __device__ int of() const { if (more) return 1; return 2; } };\n") +
+               "struct alignas(16) More { __device__ int of() { __syncwarp(); return 2; } };",
            "__device__ int sum(int x) { const auto two = [](int y) { return y; }; __syncthreads(); return two(x); }",
            "__device__ int sum(int x) { for (int i = 0; i < 5; ++i) { x += __shfl_down_sync(~0u, x, 1); } return x; }",
            "struct __align__(16) Two { __device__ int of() { return 1; } __device__ void wait_for_all() { sync(); } };",
@@ -214,6 +256,8 @@ TEST(ResidentSource, LooksIntoWhatIsIncluded) {
   write("grid.h", "__device__ void mine() { cooperative_groups::this_grid().sync(); }");
   write("old.h", "__device__ int two(const int* at) { return __ldg(at); }");
   write("bound.h", "#define BOUND __launch_bounds__(64)\n");
+  write("more/cuda_fp16.h", "__device__ void mine() { __cluster_barrier_wait(); }");
+  write("body.h", "if (x) return 1;");
   const auto refusal = [&](const std::string& header, const std::string& body) {
     KernelSource source = cuda("#include " + header + "\n__global__ void one(gpumap_frame frame) {" + body + "}",
                                folder.path() / "one.cu");
@@ -233,6 +277,8 @@ TEST(ResidentSource, LooksIntoWhatIsIncluded) {
   EXPECT_THAT(refusal("\"grid.h\"", "mine();"), HasSubstr("waits for all blocks"));
   EXPECT_THAT(refusal("<old.h>", "x = two(at);"), HasSubstr("plain loads"));
   EXPECT_THAT(refusal("<bound.h>", "x = 1;"), HasSubstr("__launch_bounds__"));
+  EXPECT_THAT(refusal("\"body.h\"", "__syncthreads();"), HasSubstr("both return, by"));
+  EXPECT_EQ(refusal("<cuda_fp16.h>", "if (x) return;"), "") << "it is CUDA's own";
   EXPECT_EQ(refusal("\"plain.h\"", "if (x) return; x = two();"), "");
   EXPECT_EQ(refusal("<plain.h>", "__syncthreads(); x = two();"), "");
   EXPECT_EQ(refusal("<waits.h>", "mine();"), "");

@@ -22,6 +22,12 @@ namespace gpumap_resident {
 
 __shared__ gpumap_turn turn;
 
+/* The block's threads meet, and not those that still wait in the kernel: where some have left it before, as CUDA leaves
+ * undefined, a frame does not end. At the kernel's own barrier others would go on in a turn that is not there yet. */
+__device__ inline void meet() {
+  asm volatile("barrier.sync 15;" : : : "memory");
+}
+
 __device__ inline gpumap_u64 acquire(gpumap_u64 address) {
   gpumap_u64 value;
   asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(address) : "memory");
@@ -70,13 +76,13 @@ __device__ inline void stay(const gpumap_residence& residence, Run run) {
       if (gridDim.x != 1) wait_until(residence.parts, parts);
       wait_until(at, number + 1);
     }
-    __syncthreads();
+    meet();
     /* All that it may be, in one go: to read how much of it was written for this turn would take as long again. */
     for (unsigned i = self; i < sizeof(gpumap_turn) / 16 - 4; i += threads) {
       reinterpret_cast<uint4*>(&turn.kind)[i] =
           reinterpret_cast<const uint4*>(&reinterpret_cast<const gpumap_turn*>(at)->kind)[i];
     }
-    __syncthreads();
+    meet();
     if (turn.after != 0) {
       if (self == 0 && blockIdx.x == 0) {
         wait_until(turn.after, turn.until);
@@ -84,7 +90,7 @@ __device__ inline void stay(const gpumap_residence& residence, Run run) {
       } else if (self == 0) {
         wait_until(residence.go, number + 1);
       }
-      __syncthreads();
+      meet();
     }
     const unsigned kind = turn.kind;
     if (kind == GPUMAP_TURN_RUN) {
@@ -95,15 +101,15 @@ __device__ inline void stay(const gpumap_residence& residence, Run run) {
           gpumap_logical_block = dim3(block % turn.blocks[0], row % turn.blocks[1], row / turn.blocks[1]);
           gpumap_logical_grid = dim3(turn.blocks[0], turn.blocks[1], turn.blocks[2]);
         }
-        __syncthreads();
+        meet();
         run(turn.function, turn.frame);
-        __syncthreads();
+        meet();
       }
     } else if (kind != GPUMAP_TURN_LEAVE) {
       move(turn.to, turn.from, turn.bytes, kind == GPUMAP_TURN_CLEAR, self + gpumap_u64{threads} * blockIdx.x,
            gpumap_u64{threads} * gridDim.x);
     }
-    __syncthreads();
+    meet();
     if (self == 0 && (gridDim.x == 1 || add(residence.parts) + 1 == parts + gridDim.x)) {
       release(residence.done, number + 1);
     }

@@ -24,6 +24,7 @@
 #include "kernel/compile/compilers.hpp"
 #include "kernel/load_kernel.hpp"
 #include "kernel/resident/source_words.hpp"
+#include "kernel/resident/waiting_functions.hpp"
 #include "queue/queues.hpp"
 
 namespace gpumap {
@@ -35,17 +36,19 @@ struct Refusal {
 };
 constexpr std::string_view past_caches =
     "it reads past the caches' order, for what nobody writes while a kernel runs: use plain loads";
+constexpr std::string_view asks_for_block =
+    "it asks the GPU for its block, and that runs many of the frame's: use blockIdx and gridDim";
 // What the compiler takes, and the GPU would never come back from or do otherwise: parts of words of C++.
-constexpr std::array<Refusal, 6> refusals{{
+constexpr std::array<Refusal, 8> refusals{{
     {"this_grid", "it waits for all blocks of its grid, which run one after the other here"},
     {"grid_group", "it waits for all blocks of its grid, which run one after the other here"},
     {"this_cluster", "it uses block clusters, and blocks run one after the other here"},
     {"__cluster", "it uses block clusters, and blocks run one after the other here"},
     {"<<<", "it launches kernels itself, which run when this one has ended"},
     {"__ldg", past_caches},
+    {"sreg_ctaid", asks_for_block},
+    {"sreg_nctaid", asks_for_block},
 }};
-constexpr std::string_view asks_for_block =
-    "it asks the GPU for its block, and that runs many of the frame's: use blockIdx and gridDim";
 /// Whole words of PTX.
 constexpr std::array<Refusal, 7> ptx_refusals{{
     {"ctaid", asks_for_block},
@@ -165,122 +168,6 @@ struct EarlyEnd {
   std::string wait;  ///< "__syncthreads"; empty: none
 };
 
-/// The blocks around a place of a source, to know in which functions some threads come back with a value while others
-/// wait behind that. `waiting`: functions and macros that wait; grows.
-class Blocks {
- public:
-  Blocks(const SourceWords& read, std::set<std::string>& waiting)
-      : read_(read), words_(read.all()), waiting_(waiting) {}
-
-  /// The next word. True: what it waits for may have left its function.
-  [[nodiscard]] bool see(std::size_t at) {
-    const std::string_view text = words_[at].text;
-    if (words_[at].directive) {
-      see_directive(at);
-      return false;
-    }
-    if (text == "(") ++parentheses_;
-    if (text == ")") --parentheses_;
-    if (text == "{") {
-      Block block = begun(at);
-      block.parentheses = std::exchange(parentheses_, 0);
-      block.in_return = std::exchange(returns_, false);
-      blocks_.push_back(block);
-    }
-    if (text == "return") returns_ = true;
-    const bool ends = text == "{" || text == "}" || (text == ";" && parentheses_ == 0);
-    if (ends) statement_ = at + 1;
-    // What stands in the statement itself comes before it returns.
-    bool again = ends && std::exchange(returns_, false) && leave();
-    if (text == "}" && !blocks_.empty()) {
-      parentheses_ = blocks_.back().parentheses;
-      returns_ = blocks_.back().in_return;
-      if (blocks_.back().waits && !blocks_.back().name.empty()) waiting_.emplace(blocks_.back().name);
-      blocks_.pop_back();
-    }
-    if (is_wait(text) || (is_call(at) && waiting_.contains(std::string(text)))) again = see_wait() || again;
-    return again;
-  }
-  /// Something waits here. True: behind a return.
-  [[nodiscard]] bool see_wait() {
-    for (Block& block : blocks_) block.waits = true;
-    return std::ranges::any_of(blocks_, [](const Block& block) { return block.is_function && block.returns; });
-  }
-
- private:
-  struct Block {
-    bool is_function = false, is_loop = false;
-    bool waits = false, returns = false;  ///< somewhere in it
-    bool in_return = false;               ///< it stands in such a statement
-    std::string_view name;
-    int parentheses = 0;  ///< around it
-  };
-
-  /// In all branches of an #if the same blocks are open, and one of them may have returned, or waited.
-  void see_directive(std::size_t at) {
-    const std::string_view text = words_[at].text;
-    if (is_wait(text) && macro_ != 0 && macro_ < at) waiting_.emplace(words_[macro_].text);
-    if (at == 0 || !read_.touch(words_[at - 1], words_[at]) || words_[at - 1].text.back() != '#') return;
-    macro_ = text == "define" ? at + 1 : 0;
-    if (text.starts_with("if")) branches_.push_back(blocks_);
-    if (text == "endif" && !branches_.empty()) branches_.pop_back();
-    if (!text.starts_with("el") || branches_.empty()) return;
-    std::vector<Block> before = branches_.back();
-    for (std::size_t i = 0; i < std::min(before.size(), blocks_.size()); ++i) {
-      before[i].waits = before[i].waits || blocks_[i].waits;
-      before[i].returns = before[i].returns || blocks_[i].returns;
-    }
-    blocks_ = std::move(before);
-  }
-  /// Whether the word is followed by arguments, or by those of a template.
-  [[nodiscard]] bool is_call(std::size_t at) const {
-    if (at + 1 == words_.size()) return false;
-    return read_.behind(words_[at]).starts_with('<') || words_[at + 1].text == "(";
-  }
-  /// The one that word `at` begins.
-  [[nodiscard]] Block begun(std::size_t at) const {
-    constexpr std::array<std::string_view, 4> loops{"for", "while", "if", "switch"};
-    constexpr std::array<std::string_view, 5> types{"struct", "class", "union", "enum", "namespace"};
-    Block made;
-    for (std::size_t i = statement_; i < at; ++i) {
-      const std::string_view text = words_[i].text, next = words_[i + 1].text;
-      if (words_[i].quoted || words_[i].directive) continue;
-      made.is_loop = made.is_loop || text == "for" || text == "while" || text == "do";
-      const bool is_lambda = text == "]" && (next == "(" || next == "{") && read_.touch(words_[i], words_[i + 1]);
-      made.is_function = made.is_function || is_lambda;
-      if (next != "(" || !made.name.empty() || !is_of_name(text[0]) || text.starts_with("__")) continue;
-      if (std::ranges::find(loops, text) == loops.end()) made.name = text;
-    }
-    const bool is_type = statement_ < at && std::ranges::find(types, words_[statement_].text) != types.end() &&
-                         words_[at - 1].text != ")";
-    const bool is_inside = std::ranges::any_of(blocks_, &Block::is_function);
-    if (!is_inside && !made.name.empty() && !is_type) made.is_function = true;
-    if (!made.is_function || is_inside) made.name = {};
-    return made;
-  }
-  /// True: in a loop in which others wait.
-  [[nodiscard]] bool leave() {
-    bool is_waited_for = false;
-    for (std::size_t i = blocks_.size(); i-- > 0;) {
-      Block& block = blocks_[i];
-      is_waited_for = is_waited_for || (block.is_loop && block.waits);
-      block.returns = true;
-      if (block.is_function) break;
-    }
-    return is_waited_for;
-  }
-
-  const SourceWords& read_;
-  const std::vector<SourceWord>& words_;
-  std::set<std::string>& waiting_;
-  std::vector<Block> blocks_;                 ///< outermost first
-  std::vector<std::vector<Block>> branches_;  ///< as they were at each #if that is open
-  std::size_t statement_ = 0;                 ///< its first word
-  std::size_t macro_ = 0;                     ///< the name of the one that is being defined; 0: none is
-  int parentheses_ = 0;
-  bool returns_ = false;  ///< the statement
-};
-
 /// Headers of CUDA's by which no thread waits or ends.
 constexpr std::array<std::string_view, 10> plain_headers{
     "cuda_fp16.h",      "cuda_bf16.h", "cuda_fp8.h", "cuda_runtime.h", "vector_types.h",
@@ -291,13 +178,8 @@ constexpr std::array<std::string_view, 10> plain_headers{
 class Search {
  public:
   explicit Search(const KernelSource& source) : source_(source) {
-    // Once more, for functions that wait and stand behind those that call them.
-    for (std::size_t known = 0, pass = 0; pass == 0 || known != waiting_.size(); ++pass) {
-      known = waiting_.size();
-      files_.clear();
-      by_macro_ = false;
-      read_all();
-    }
+    read_all();
+    if (functions_.is_left_early() && found_.by.empty()) found_.by = "return";
     if (unknown_ == pasted && found_.by.empty() && found_.wait.empty()) found_ = {unknown_, unknown_};
     if (!unknown_.empty() && found_.by.empty() != found_.wait.empty()) {
       (found_.by.empty() ? found_.by : found_.wait) = unknown_;
@@ -326,7 +208,7 @@ class Search {
     const std::vector<SourceWord>& words = read.all();
     std::size_t kernel_ends = 0;
     std::size_t macro = 0;  // the `define` of a line that pastes
-    Blocks blocks(read, waiting_);
+    WaitingFunctions::Reader functions(functions_, read);
     for (std::size_t i = 0; i < words.size(); ++i) {
       const auto& [text, quoted, directive] = words[i];
       if (quoted) continue;
@@ -341,10 +223,9 @@ class Search {
       // A kernel returns nothing: `return;` is one's, or a function's that is like it, wherever macros put it.
       const bool returns = text == "return" && (next == ";" || directive || by_macro_ || i < kernel_ends);
       if ((returns || text == "goto") && found_.by.empty()) found_.by = text;
-      if (is_wait(text) && found_.wait.empty()) found_.wait = text;
-      bool is_late = blocks.see(i);
-      if (is_asm(text) && read_asm(asm_text(words, i)) && !directive) is_late = blocks.see_wait() || is_late;
-      if (is_late && found_.by.empty()) found_.by = "return";
+      const bool waiting = is_wait(text);
+      if (waiting && found_.wait.empty()) found_.wait = text;
+      functions.see(i, waiting || (is_asm(text) && read_asm(asm_text(words, i))));
       if (directive && (text == "include" || text == "include_next" || text == "import")) {
         include(text, read.behind(words[i]), folder);
       }
@@ -408,8 +289,8 @@ class Search {
         }
         return;
       }
-      if (read_file(name, folder)) return;
-      if (std::ranges::find(plain_headers, name) != plain_headers.end()) return;
+      const bool is_plain = std::ranges::find(plain_headers, name) != plain_headers.end();
+      if ((is_plain && end == '>') || read_file(name, folder) || is_plain) return;
     }
     unknown_ = fmt::format("#{}", how);
   }
@@ -441,8 +322,8 @@ class Search {
   std::string exit_;
   std::string unknown_;  ///< "#include" of something that cannot be looked at, or `pasted`
   std::set<std::filesystem::path> files_;
-  std::set<std::string> waiting_;  ///< functions and macros that wait
-  bool by_macro_ = false;          ///< a macro begins kernels: where they end is unknown
+  WaitingFunctions functions_;
+  bool by_macro_ = false;  ///< a macro begins kernels: where they end is unknown
 };
 
 }  // namespace

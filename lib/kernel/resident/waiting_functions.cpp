@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: MIT
+#include "kernel/resident/waiting_functions.hpp"
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace gpumap {
+
+namespace {
+
+bool is_one_of(std::string_view word, std::span<const std::string_view> all) {
+  return std::ranges::find(all, word) != all.end();
+}
+
+constexpr std::array<std::string_view, 5> types{"struct", "class", "union", "enum", "namespace"};
+constexpr std::array<std::string_view, 4> attributes{"alignas", "__align__", "__attribute__", "__declspec"};
+constexpr std::array<std::string_view, 8> controls{"if", "else", "for", "while", "do", "switch", "try", "catch"};
+
+}  // namespace
+
+void WaitingFunctions::Reader::see(std::size_t at, bool waits) {
+  if (words_[at].directive) {
+    see_directive(at, waits);
+    return;
+  }
+  const std::string_view text = words_[at].text;
+  if (text == "(") ++place_.parentheses;
+  if (text == ")") --place_.parentheses;
+  if (text == "{") begin_block(at);
+  if (text == "}") end_block(at);
+  if (text == ";" && place_.parentheses == 0) end_statement(at);
+  if (place_.function == none) {
+    // As in a file that is included within a function, or between braces that are macros.
+    all_.is_left_anywhere_ = all_.is_left_anywhere_ || text == "return";
+    all_.is_unclear_ = all_.is_unclear_ || (waits && begins_statement(at));
+    return;
+  }
+  Function& function = all_.functions_[place_.function];
+  if (waits) function.waits_at = at;
+  if (text == "return" && function.left_at == none && !is_at_end(at)) function.left_at = statement_in_function();
+  note(at, place_.function, is_call(at));
+}
+
+/// Whether the word is the name of a line of the preprocessor, as `define` is.
+bool WaitingFunctions::Reader::is_directive(std::size_t at) const {
+  if (at == 0 || !words_[at].directive || words_[at - 1].quoted ||
+      (words_[at - 1].text != "#" && words_[at - 1].text != ":"))
+    return false;
+  if (at == 1) return true;
+  const std::string_view line = read_.behind(words_[at - 2]);
+  return words_[at - 1].text.data() >= line.data() + line.size();
+}
+
+/// In all branches of an #if the same blocks are open.
+void WaitingFunctions::Reader::see_directive(std::size_t at, bool waits) {
+  const std::string_view text = words_[at].text;
+  if (!is_directive(at)) {
+    if (macro_ == none || !is_of_name(text[0])) return;
+    Function& macro = all_.functions_[macro_];
+    if (macro.names.empty()) macro.names.emplace(text);
+    if (waits) macro.waits_at = at;
+    note(at, macro_, true);
+    return;
+  }
+  macro_ = none;
+  if (text == "define") {
+    macro_ = all_.functions_.size();
+    all_.functions_.emplace_back().is_macro = true;
+  }
+  if (text == "include" && place_.function != none) {
+    all_.functions_[place_.function].left_at = all_.functions_[place_.function].waits_at = at;
+  }
+  if (text.starts_with("if")) {
+    branches_.push_back(place_);
+    if (begins_statement(at)) branches_.back().statement = none;
+  }
+  if (text == "endif" && !branches_.empty()) branches_.pop_back();
+  if (!text.starts_with("el") || branches_.empty()) return;
+  place_ = branches_.back();
+  if (place_.statement == none) place_.statement = at + 1;
+}
+
+void WaitingFunctions::Reader::begin_block(std::size_t at) {
+  Block block{false, place_.function, place_.statement, place_.parentheses};
+  if (place_.function == none) {
+    block.is_function = !is_type(at);
+    if (block.is_function) begin_function(at);
+  } else if (is_lambda(at)) {
+    block.is_function = true;
+    all_.functions_.push_back({.within = std::exchange(place_.function, all_.functions_.size())});
+  }
+  place_.blocks.push_back(block);
+  place_.statement = at + 1;
+  place_.parentheses = 0;
+}
+
+void WaitingFunctions::Reader::end_block(std::size_t at) {
+  if (place_.blocks.empty()) return;
+  const Block block = place_.blocks.back();
+  place_.blocks.pop_back();
+  place_.function = block.function;
+  place_.parentheses = block.parentheses;
+  place_.statement = block.statement;  // which goes on behind a list in its parentheses
+  if (block.parentheses == 0) end_statement(at);
+}
+
+/// With word `at`, unless an else follows.
+void WaitingFunctions::Reader::end_statement(std::size_t at) {
+  const std::size_t next = at + 1;
+  do ++at;
+  while (at < words_.size() && words_[at].directive);
+  if (at == words_.size() || words_[at].text != "else") place_.statement = next;
+}
+
+bool WaitingFunctions::Reader::begins_statement(std::size_t at) const {
+  const auto word = [this](std::size_t i) { return words_.begin() + static_cast<std::ptrdiff_t>(i); };
+  return place_.statement <= at && std::all_of(word(place_.statement), word(at), std::mem_fn(&SourceWord::directive));
+}
+
+/// The one of the function's own block that this is in: all loops around it are in there.
+std::size_t WaitingFunctions::Reader::statement_in_function() const {
+  std::size_t statement = place_.statement;
+  for (std::size_t i = place_.blocks.size(); !place_.blocks[--i].is_function;) statement = place_.blocks[i].statement;
+  return statement;
+}
+
+/// Its names: whatever stands before arguments in its head.
+void WaitingFunctions::Reader::begin_function(std::size_t at) {
+  place_.function = all_.functions_.size();
+  Function& made = all_.functions_.emplace_back();
+  for (std::size_t i = place_.statement; i < at; ++i) {
+    const auto& [text, quoted, directive] = words_[i];
+    if (quoted || directive || !is_of_name(text[0])) continue;
+    if (is_call(i)) made.names.emplace(text);
+    if (i == place_.statement && is_one_of(text, controls)) all_.is_left_anywhere_ = all_.is_unclear_ = true;
+  }
+}
+
+void WaitingFunctions::Reader::note(std::size_t at, std::size_t user, bool calls) {
+  const std::string text(words_[at].text);
+  if (!is_of_name(text[0])) return;
+  all_.users_[text][user] = at;
+  if (calls) all_.callers_[text][user] = at;
+}
+
+/// Whether the word is followed by arguments, or by those of a template.
+bool WaitingFunctions::Reader::is_call(std::size_t at) const {
+  if (at + 1 == words_.size()) return false;
+  const std::string_view behind = read_.behind(words_[at]);
+  return behind.substr(std::min(behind.find_first_not_of(" \t"), behind.size())).starts_with('<') ||
+         words_[at + 1].text == "(" ||
+         (at + 2 < words_.size() && words_[at + 1].text == ")" && words_[at + 2].text == "(");
+}
+
+/// Whether the block that word `end` begins is one of a type or a namespace: its name stands behind no arguments.
+bool WaitingFunctions::Reader::is_type(std::size_t end) const {
+  std::size_t at = place_.statement;
+  if (at + 2 == end && words_[at].text == "extern" && words_[at + 1].quoted) return true;
+  for (int depth = 0; at < end && (depth != 0 || !is_one_of(words_[at].text, types)); ++at) {
+    if (words_[at].text == "(") ++depth;
+    if (words_[at].text == ")") --depth;
+  }
+  if (at == end) return false;
+  for (++at; at < end && words_[at].text != ":"; ++at) {
+    if (words_[at].text != "(") continue;
+    if (!is_one_of(words_[at - 1].text, attributes)) return false;
+    for (int depth = 1; depth != 0 && ++at < end;)
+      depth += words_[at].text == "(" ? 1 : words_[at].text == ")" ? -1 : 0;
+  }
+  return true;
+}
+
+/// Whether the block that word `at` begins is that of a lambda: behind [...], and perhaps (...) and more words.
+bool WaitingFunctions::Reader::is_lambda(std::size_t at) const {
+  const auto skip_names = [&] {
+    while (at > place_.statement && !words_[at - 1].quoted && is_of_name(words_[at - 1].text[0])) --at;
+  };
+  skip_names();
+  if (at > place_.statement && words_[at - 1].text == ")") {
+    int depth = 0;
+    do {
+      --at;
+      depth += words_[at].text == ")" ? 1 : words_[at].text == "(" ? -1 : 0;
+    } while (at > place_.statement && depth != 0);
+    skip_names();
+  }
+  return at > place_.statement && words_[at - 1].text == "]";
+}
+
+/// Whether the return at this word is the last statement of its function, or lambda, and under no condition.
+bool WaitingFunctions::Reader::is_at_end(std::size_t at) const {
+  if (!begins_statement(at) || !place_.blocks.back().is_function) return false;
+  int depth = 0;
+  for (; at < words_.size(); ++at) {
+    const auto& [text, quoted, directive] = words_[at];
+    if (quoted || directive) continue;
+    if (text == ";" && depth == 0) break;
+    if (text == "(" || text == "{") ++depth;
+    if (text == ")" || text == "}") --depth;
+  }
+  // Another branch of an #if may end in another return.
+  int others = 0;
+  for (++at; at < words_.size(); ++at) {
+    const std::string_view text = words_[at].text;
+    if (!words_[at].directive && others == 0) return text == "}";
+    if (!is_directive(at)) continue;
+    if (text.starts_with(others == 0 ? "el" : "if")) ++others;
+    if (text == "endif" && others > 0) --others;
+  }
+  return false;
+}
+
+bool WaitingFunctions::is_left_early() const {
+  const auto is_left = [](const Function& function) { return function.left_at != Reader::none; };
+  const bool any = is_left_anywhere_ || std::ranges::any_of(functions_, is_left);
+  if (!any || is_left_anywhere_ || is_unclear_) return any;
+  std::vector<std::size_t> waits_at(functions_.size()), waiting;
+  const auto add = [&](std::size_t function, std::size_t at) {
+    if (waits_at[function] == 0 && at != 0) waiting.push_back(function);
+    waits_at[function] = std::max(waits_at[function], at);
+  };
+  for (std::size_t i = 0; i < functions_.size(); ++i) add(i, functions_[i].waits_at);
+  while (!waiting.empty()) {
+    const Function& function = functions_[waiting.back()];
+    waiting.pop_back();
+    if (function.within != Reader::none) {
+      add(function.within, Reader::none - 1);  // called anywhere
+      continue;
+    }
+    if (function.names.empty() || function.names.contains("operator")) return true;
+    // A variable may have the name of a function.
+    const auto& users = function.is_macro ? users_ : callers_;
+    for (const std::string& name : function.names) {
+      const auto found = users.find(name);
+      if (found == users.end()) continue;
+      for (const auto& [user, at] : found->second) add(user, at);
+    }
+  }
+  for (std::size_t i = 0; i < functions_.size(); ++i) {
+    if (is_left(functions_[i]) && waits_at[i] >= functions_[i].left_at) return true;
+  }
+  return false;
+}
+
+}  // namespace gpumap
