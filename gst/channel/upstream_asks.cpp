@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -40,7 +41,9 @@ bool UpstreamAsks::send(GstEvent* event) {
   const Deadline end = Clock::now() + patience_for_seek;
   if ((flags & GST_SEEK_FLAG_FLUSH) == 0) return consumer->ask(text, answer, end) && read_answer(answer);
   count_seekers(1);
-  const bool came = consumer->ask(text, answer, end, LinkConsumer::Answer::in_order, [this] { flush_here(); });
+  // A seek that is refused flushes nothing: a client that is paused would wait for what it does not take.
+  const auto is_done = [](std::span<const std::byte> said) { return read_answer(said); };
+  const bool came = consumer->ask(text, answer, end, is_done, [this] { flush_here(); });
   count_seekers(-1);
   return came && read_answer(answer);
 }

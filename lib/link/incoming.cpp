@@ -95,7 +95,9 @@ void Incoming::take_in(const Message& message) {
     take_next(*next);
   } else if (const auto* answer = std::get_if<Answer>(&message.body)) {
     const auto found = answers.find(answer->head.number);  // gone when the caller's deadline has passed
-    if (found != answers.end()) found->second.emplace(answer->payload.begin(), answer->payload.end());
+    if (found != answers.end()) {
+      found->second = {{answer->payload.begin(), answer->payload.end()}, in_order.read, at_once.read};
+    }
   } else if (const auto* bye = std::get_if<Bye>(&message.body)) {
     why = bye->text;
     ended_well = bye->why == Why::ended;

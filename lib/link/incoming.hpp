@@ -58,7 +58,11 @@ class Incoming {
   std::deque<Letter> inbox;
   std::deque<std::vector<std::byte>> urgent;  ///< messages that overtake
   Progress in_order, at_once;
-  std::map<std::uint64_t, std::optional<std::vector<std::byte>>> answers;  ///< of questions whose callers wait
+  struct Answered {
+    std::vector<std::byte> text;
+    std::uint64_t in_order, at_once;  ///< messages that were read before it
+  };
+  std::map<std::uint64_t, std::optional<Answered>> answers;  ///< of questions whose callers wait
   std::string why;
   bool is_unexplained = false;  ///< `why` says what was found, and the server has not said more
   bool ended_well = false;

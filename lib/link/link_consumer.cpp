@@ -601,8 +601,8 @@ bool LinkConsumer::tell(std::span<const std::byte> text) {
          link::send_message(state_->socket.get(), link::encode_ask(state_->generation, {0}, text)) == link::Sent::ok;
 }
 
-bool LinkConsumer::ask(std::span<const std::byte> text, std::vector<std::byte>& answer, Deadline deadline, Answer when,
-                       const std::function<void()>& meanwhile) {
+bool LinkConsumer::ask(std::span<const std::byte> text, std::vector<std::byte>& answer, Deadline deadline,
+                       const IsInOrder& is_in_order, const std::function<void()>& meanwhile) {
   check_size(text);
   const std::shared_ptr<State> state = state_;
   if (!state->process.here()) [[unlikely]]
@@ -627,11 +627,18 @@ bool LinkConsumer::ask(std::span<const std::byte> text, std::vector<std::byte>& 
     if (!place && state->incoming.readable) state->changed.wait_for(lock, milliseconds(1));
   }
   const bool came = place.has_value();
+  auto took = place.value_or(link::Incoming::Answered{});
+  bool waits = false;
+  if (came && is_in_order) {
+    lock.unlock();
+    waits = is_in_order(took.text);
+    lock.lock();
+  }
   // Both kinds are counted apart, because later messages may overtake.
-  const auto dealt_with = [&, first = state->incoming.in_order.read, second = state->incoming.at_once.read] {
-    return state->incoming.in_order.done >= first && state->incoming.at_once.done >= second;
+  const auto dealt_with = [&] {
+    return state->incoming.in_order.done >= took.in_order && state->incoming.at_once.done >= took.at_once;
   };
-  while (came && when == Answer::in_order && !dealt_with() && !state->incoming.ended && Clock::now() < deadline) {
+  while (waits && !dealt_with() && !state->incoming.ended && Clock::now() < deadline) {
     const milliseconds look = meanwhile ? milliseconds(look_again_ms) : second_look;
     state->changed.wait_until(lock, std::min<Deadline>(deadline, Clock::now() + look));
     if (!meanwhile) continue;
@@ -639,8 +646,8 @@ bool LinkConsumer::ask(std::span<const std::byte> text, std::vector<std::byte>& 
     meanwhile();
     lock.lock();
   }
-  if (came) answer = std::move(*place);
   state->incoming.answers.erase(number);
+  if (came) answer = std::move(took.text);
   return came;
 }
 

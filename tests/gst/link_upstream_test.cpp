@@ -124,6 +124,25 @@ TEST_F(LinkUpstream, AFlushIsOverAsSoonAsItsEndIsThere) {
   EXPECT_LT(shortest, 10ms);
 }
 
+// A client that is paused takes no end that lies behind frames.
+TEST_F(LinkUpstream, ASeekThatIsRefusedWaitsForNothing) {
+  Pipeline producer(
+      "videotestsrc num-buffers=6 ! video/x-raw,width=16,height=16,framerate=100/1 ! gpumapsink name=sink " + socket() +
+      " wait-for-connection=true upstream-events=none");
+  start(producer);
+  Pipeline consumer("gpumapsrc name=src " + socket() + " ! fakesink");
+  ASSERT_TRUE(consumer.reach(GST_STATE_PAUSED));
+  ASSERT_TRUE(handed_on(6));
+  ASSERT_EQ(producer.wait(), "eos");
+  Time shortest = patience;
+  for (int i = 0; i < 3; ++i) {
+    const auto begin = std::chrono::steady_clock::now();
+    EXPECT_FALSE(seek(consumer, 0));
+    shortest = std::min(shortest, std::chrono::duration_cast<Time>(std::chrono::steady_clock::now() - begin));
+  }
+  EXPECT_LT(shortest, 5s) << "such a seek waits so long for its answer";
+}
+
 // The seek that has its turn may wait for the state lock that the application's has: it would never end.
 TEST_F(LinkUpstream, ASeekThatGetsNoTurnIsRefused) {
   Pipeline producer(from_video());

@@ -222,6 +222,35 @@ TEST(LinkQuestions, AMessageAtOnceOvertakesWhatIsReadWithIt) {
   for (const char* const next : {"'at once'", "'in order'", "1"}) EXPECT_EQ(next_of(*consumer), next);
 }
 
+// A client that is paused takes no messages in order.
+TEST(LinkQuestions, AnAnswerWaitsForNothingThatWasSaidBehindIt) {
+  Answering answering;
+  const auto consumer = answering.served.consumer();
+  const auto in_order = [](auto) { return true; };
+  std::vector<std::byte> answer;
+  // It reads both in one go: the server has dealt with the question once it is told.
+  const auto meanwhile = [&, sent = false]() mutable {
+    if (std::exchange(sent, true)) return;
+    ASSERT_TRUE(consumer->tell(bytes_of("then")));
+    EXPECT_TRUE(comes_true([&] { return answering.told() == "then"; }));
+    answering.served.server->send(bytes_of("behind"));
+  };
+  const Deadline end = soon();
+  EXPECT_TRUE(consumer->ask(bytes_of("x"), answer, end, in_order, meanwhile));
+  EXPECT_LT(Clock::now(), end);
+}
+
+// Nor does it wait for anything where the answer is no.
+TEST(LinkQuestions, AnAnswerOutOfOrderIsThereAtOnce) {
+  Answering answering;
+  const auto consumer = answering.served.consumer();
+  answering.served.server->send(bytes_of("before"));
+  std::vector<std::byte> answer;
+  const Deadline end = soon();
+  EXPECT_TRUE(consumer->ask(bytes_of("no"), answer, end, [](auto said) { return said.size() != 2; }));
+  EXPECT_LT(Clock::now(), end);
+}
+
 TEST(LinkQuestions, AnAnswerInOrderComesAfterWhatWasSaidBeforeIt) {
   Answering answering;
   const auto consumer = answering.served.consumer();
@@ -231,7 +260,7 @@ TEST(LinkQuestions, AnAnswerInOrderComesAfterWhatWasSaidBeforeIt) {
     std::vector<std::byte> answer;
     EXPECT_TRUE(comes_true([&] { return answering.served.server->clients().at(0).slots == 1; }));
     asks = true;
-    EXPECT_TRUE(consumer->ask(bytes_of("x"), answer, soon(), LinkConsumer::Answer::in_order));
+    EXPECT_TRUE(consumer->ask(bytes_of("x"), answer, soon(), [](auto) { return true; }));
     EXPECT_EQ(dealt_with, 3);
   });
   answering.served.server->send_at_once(bytes_of("at once"));

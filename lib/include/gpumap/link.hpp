@@ -308,14 +308,12 @@ class GPUMAP_API LinkConsumer {
   /// Error(invalid) for more than max_link_question bytes. Any thread.
   [[nodiscard]] bool tell(std::span<const std::byte> text);
   /// Ask the producer. False: no answer came before the deadline, or it is gone. Error(invalid) as above. Any thread,
-  /// and any number of them: frames and messages for next() stay where they are.
-  enum class Answer {
-    at_once,
-    in_order,  ///< once next() and the like were called again after the messages that the producer sent before it
-  };
-  /// `meanwhile`: called every 2 ms or more often, without a lock.
+  /// and any number of them: frames and messages for next() stay where they are. With an answer that is `in_order`, it
+  /// returns once next() and the like were called again after the messages that the producer sent before that.
+  /// `meanwhile`: called every 2 ms or more often. Both without a lock.
+  using IsInOrder = std::function<bool(std::span<const std::byte> answer)>;
   [[nodiscard]] bool ask(std::span<const std::byte> text, std::vector<std::byte>& answer, Deadline deadline,
-                         Answer when = Answer::at_once, const std::function<void()>& meanwhile = nullptr);
+                         const IsInOrder& is_in_order = nullptr, const std::function<void()>& meanwhile = nullptr);
   /// next() returns `interrupted` once.
   void interrupt() noexcept;
 
