@@ -617,7 +617,9 @@ void Outlet::pass(GstEvent* event) {
     GST_WARNING_OBJECT(sink_, "%s%s does not cross to other processes: %u fields cannot be written in %zu bytes",
                        text.empty() ? "" : "some of ", GST_EVENT_TYPE_NAME(event), left_out, max_link_message);
   }
-  if (!text.empty()) send(text, key_of(event));
+  // Who may miss frames may miss what goes with them alone: a client may be paused beside an event with each frame.
+  const bool is_kept = keeping_of(event) != Keeping::none;
+  if (!text.empty()) send(text, key_of(event), is_kept ? LinkServer::Unread::send : LinkServer::Unread::skip);
   if (GST_EVENT_TYPE(event) == GST_EVENT_EOS) end();
 }
 

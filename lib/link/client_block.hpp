@@ -49,7 +49,7 @@ namespace gpumap::link {
 /// A waker that died or lies delays the sleeper until its second look, 100 ms later at most.
 
 inline constexpr std::uint64_t block_magic = 0x6b6e'696c'2d70'6d67;  // "gmp-link" in memory
-inline constexpr std::uint32_t block_version = 4;
+inline constexpr std::uint32_t block_version = 5;
 inline constexpr std::size_t line_bytes = 128;  ///< as in a ring: x86 prefetches lines in pairs
 
 enum class Offer : std::uint8_t { none = 0, offered = 1, taken = 2, withdrawn = 3 };
@@ -139,6 +139,7 @@ struct BasicClientBlock {
   Word passed_over;                              ///< server: frames that the client's share had no slot for
   alignas(line_bytes) Word asleep;               ///< client: 1 while it sleeps
   Word here;                                     ///< client: 1 once it is done with the ring before
+  Word dealt_with;                               ///< client: how many messages in order it took; not trusted
   alignas(line_bytes) Word returns;              ///< client: how many slots came back; a hint to look, not trusted
   alignas(line_bytes) Word received;             ///< client: frames that it took, for observers: with each, so alone
   alignas(line_bytes) Word entry[max_slots];     ///< both

@@ -555,7 +555,9 @@ std::uint64_t LinkConsumer::generation() const noexcept {
 // What a consumer says and asks beside the frames, and what it receives out of order.
 
 void LinkConsumer::State::begin_call() {
-  if (incoming.begin_call() && !incoming.answers.empty()) changed.notify_all();
+  if (!incoming.begin_call()) return;
+  memory->block().dealt_with.store(incoming.in_order.done, std::memory_order_relaxed);
+  if (!incoming.answers.empty()) changed.notify_all();
 }
 
 void LinkConsumer::State::ring_bell() const noexcept {

@@ -183,7 +183,11 @@ void LinkServer::State::send_to(Client& client, std::span<const std::byte> paylo
   link::DataHead head;
   head.before = at_once ? link::at_once : next_ticket(client);
   if (payload.size() > link::max_part) keep = 0;
-  if (at_once) client.memory->block().urgent.store(++client.urgent);
+  if (at_once) {
+    client.memory->block().urgent.store(++client.urgent);
+  } else {
+    ++client.letters;
+  }
   do {
     const auto part = payload.first(std::min(payload.size(), link::max_part));
     payload = payload.subspan(part.size());
@@ -270,7 +274,9 @@ void LinkServer::State::send_ring(Client& client) {
       return;
     }
     block->block().urgent.store(client.urgent);
+    block->block().dealt_with.store(client.memory->block().dealt_with.load());
   }
+  ++client.letters;
   client.memory->block().urgent.store(client.urgent + 1);
   if (block) {
     client.memory = std::move(block);

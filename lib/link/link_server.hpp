@@ -97,6 +97,7 @@ struct LinkServer::State {
     std::uint32_t comes = 0;                                  ///< rings that it has not said to have come to
     std::uint64_t end = 0;                                    ///< the ticket behind the last frame, without a queue
     std::uint64_t urgent = 0;                                 ///< messages that overtook
+    std::uint64_t letters = 0;                                ///< and those in order
     std::deque<Outgoing> backlog;                             ///< what its socket had no room for
     std::uint32_t asked = 0;                                  ///< questions without an answer
     std::uint64_t timed = 0;                                  ///< frames that came back while latencies were taken
@@ -154,6 +155,7 @@ struct LinkServer::State {
   void say_goodbye();
   [[nodiscard]] static link::Sent send(const Client& client, const link::Bytes& bytes,
                                        const std::vector<UniqueFd>& fds);
+  [[nodiscard]] static bool may_miss(const Client& client);
   [[nodiscard]] static bool leaves_unread(const std::unique_ptr<Client>& client);
   void look_for_unread() noexcept;  ///< after each change of a backlog
   void send_to(Client& client, std::span<const std::byte> payload, std::uint32_t keep = 0, bool at_once = false);

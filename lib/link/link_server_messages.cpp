@@ -40,7 +40,7 @@ void LinkServer::send(std::span<const std::byte> message, std::uint32_t keep, Un
   const std::lock_guard lock(state.mutex);
   if (keep != 0) state.kept[keep].assign(message.begin(), message.end());
   for (auto& client : state.clients) {
-    if (!client || (unread == Unread::skip && client->backlog.size() > enough_unread)) continue;
+    if (!client || (unread == Unread::skip && State::may_miss(*client))) continue;
     if (unread == Unread::replace && state.replace_last(*client, message, keep)) continue;
     state.send_to(*client, message, keep);
   }
@@ -79,6 +79,12 @@ bool LinkServer::all_follow(Whom whom) const {
     const bool counts = whom == Whom::all && !client->who.ended && !client->is_behind;
     return State::holds_up(*client) || (counts && !State::is_here(*client));
   });
+}
+
+/// Whether the client may miss a message, as it may miss frames, and has not taken many.
+bool LinkServer::State::may_miss(const Client& client) {
+  return client.who.leak != LinkLeak::no &&
+         client.letters - client.memory->block().dealt_with.load(std::memory_order_relaxed) > enough_unread;
 }
 
 /// Whether the client's backlog must not grow further.

@@ -222,6 +222,31 @@ TEST(LinkQuestions, AMessageAtOnceOvertakesWhatIsReadWithIt) {
   for (const char* const next : {"'at once'", "'in order'", "1"}) EXPECT_EQ(next_of(*consumer), next);
 }
 
+// A client that may miss frames, and is paused beside an event with each of them: it keeps its connection, and asks.
+TEST(LinkQuestions, WhoMayMissFramesMayMissWhatGoesWithThem) {
+  Answering answering;
+  LinkServer& server = *answering.served.server;
+  for (const LinkLeak leak : {LinkLeak::oldest, LinkLeak::newest}) {
+    const auto client = answering.served.consumer(leak);
+    for (int n = 0; n < 20'000; ++n) server.send(bytes_of("x"), 0, LinkServer::Unread::skip);
+    ASSERT_EQ(server.clients().size(), 1U);
+    EXPECT_EQ(ask(*client, "ab"), "ba");
+    server.send(bytes_of("last"));
+    std::size_t got = 0;
+    while (next_of(*client) == "'x'") ++got;
+    EXPECT_GE(got, 256U);
+    EXPECT_LT(got, 300U);
+    ReadLease lease;
+    EXPECT_EQ(next_of(*client, lease, Clock::now() + 1ms), "timeout");
+    server.send(bytes_of("again"), 0, LinkServer::Unread::skip);
+    EXPECT_EQ(next_of(*client), "'again'");
+  }
+  // Who may miss nothing is waited for instead.
+  const auto careful = answering.served.consumer(LinkLeak::no);
+  for (int n = 0; n < 400; ++n) server.send(bytes_of(std::to_string(n)), 0, LinkServer::Unread::skip);
+  for (int n = 0; n < 400; ++n) ASSERT_EQ(next_of(*careful), "'" + std::to_string(n) + "'");
+}
+
 // A client that is paused takes no messages in order.
 TEST(LinkQuestions, AnAnswerWaitsForNothingThatWasSaidBehindIt) {
   Answering answering;

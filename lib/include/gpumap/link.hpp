@@ -165,7 +165,7 @@ class GPUMAP_API LinkServer {
   void show(ReadLease lease, std::span<const std::byte> note = {});
 
   /// What becomes of a message to a client that leaves much unread. skip: it does not get the message if it has more
-  /// than 256 unread; replace: the message takes the place of the last one, if that has the same key, waits for room in
+  /// than 256 unread, and may miss frames where the message is in order with them; replace: the message takes the place of the last one, if that has the same key, waits for room in
   /// the client's socket, and no frame came in between.
   enum class Unread { send, skip, replace };
   /// A message to every client, in order with the frames: after those handed on so far, before later ones.
