@@ -12,6 +12,7 @@
 #include "gpumap/error.hpp"
 #include "gpumap/latency.hpp"
 #include "gpumap/printable.hpp"
+#include "gst/channel/flushes.hpp"
 #include "gst/channel/frame_origin.hpp"
 #include "gst/channel/meta_text.hpp"
 #include "gst/channel/pipeline_state.hpp"
@@ -512,6 +513,7 @@ void Outlet::flush(GstEvent* event) {
       if (resets != 0) forget(gst::key_of(Keeping::rate));
       server_->withdraw_all();
       send(text_of(event), 0);
+      note_flush(server_, gst_event_get_seqnum(event));
     }
     const std::lock_guard ending(mutex_);
     ended_ = false;

@@ -11,6 +11,7 @@
 #include "gpumap/error.hpp"
 #include "gpumap/thread_schedule.hpp"
 #include "gst/channel/ends.hpp"
+#include "gst/channel/flushes.hpp"
 #include "gst/channel/pipeline_state.hpp"
 #include "gst/channel/upstream_text.hpp"
 #include "gst/gst_error.hpp"
@@ -243,6 +244,19 @@ bool UpstreamRequests::leave_to_other_thread(const LinkQuestion& question, GstEv
   }
 }
 
+/// Until the client's other connections are through a flush that its seek made, if they are soon.
+void UpstreamRequests::await_flush(guint32 number, pid_t process) {
+  constexpr auto longest = std::chrono::milliseconds(500);
+  const Deadline end = Clock::now() + longest;
+  std::unique_lock lock(mutex_);
+  while (!stopping_ && Clock::now() < end) {
+    lock.unlock();
+    if (has_taken_flush(number, process)) return;
+    lock.lock();
+    changed_.wait_for(lock, std::chrono::milliseconds(1));
+  }
+}
+
 void UpstreamRequests::handle(const LinkQuestion& question) {
   const auto answer = [&](const LinkText& text) { this->answer(question, text); };
   // Nothing is read of a client that may send nothing, because names that it is the first to use would stay.
@@ -291,7 +305,10 @@ void UpstreamRequests::handle(const LinkQuestion& question) {
     GST_INFO_OBJECT(sink_, "client %u may not seek without a flush while another such seek waits", question.who.index);
   } else if (asked.event != nullptr) {
     GST_DEBUG_OBJECT(sink_, "client %u: %" GST_PTR_FORMAT, question.who.index, static_cast<void*>(asked.event));
+    const bool seeks = GST_EVENT_TYPE(asked.event) == GST_EVENT_SEEK;
+    const guint32 number = gst_event_get_seqnum(asked.event);
     handled = send(sink_, *channel_, asked.event);
+    if (handled && seeks) await_flush(number, question.who.pid);
   }
   answer(answer_of(handled));
 }

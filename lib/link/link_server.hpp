@@ -97,7 +97,7 @@ struct LinkServer::State {
     std::uint32_t comes = 0;                                  ///< rings that it has not said to have come to
     std::uint64_t end = 0;                                    ///< the ticket behind the last frame, without a queue
     std::uint64_t urgent = 0;                                 ///< messages that overtook
-    std::uint64_t letters = 0;                                ///< and those in order
+    std::uint64_t letters = 0, marked = 0;                    ///< those in order, and at the last mark()
     std::deque<Outgoing> backlog;                             ///< what its socket had no room for
     std::uint32_t asked = 0;                                  ///< questions without an answer
     std::uint64_t timed = 0;                                  ///< frames that came back while latencies were taken

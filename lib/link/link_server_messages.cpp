@@ -128,6 +128,23 @@ void LinkServer::end_unread() {
   }
 }
 
+void LinkServer::mark() {
+  if (!state_->process.here()) return;
+  const std::lock_guard lock(state_->mutex);
+  for (const auto& client : state_->clients) {
+    if (client) client->marked = client->letters;
+  }
+}
+
+bool LinkServer::is_past_mark(pid_t process) const {
+  if (!state_->process.here()) return true;
+  const std::lock_guard lock(state_->mutex);
+  return std::ranges::none_of(state_->clients, [process](const auto& client) {
+    return client && client->who.pid == process && !client->who.ended &&
+           client->memory->block().dealt_with.load(std::memory_order_relaxed) < client->marked;
+  });
+}
+
 void LinkServer::withdraw_all() {
   if (!state_->process.here()) [[unlikely]]
     return;

@@ -124,6 +124,34 @@ TEST_F(LinkUpstream, AFlushIsOverAsSoonAsItsEndIsThere) {
   EXPECT_LT(shortest, 10ms);
 }
 
+// A demuxer flushes both branches at the seek that comes by one of them. The same seek then comes by the other, whose
+// pads take none while they are being flushed.
+TEST_F(LinkUpstream, ASeekBySeveralSocketsFindsNoneWithinItsFlush) {
+  const std::string other = "socket-path=" + path + "b";
+  Pipeline producer(
+      "videotestsrc is-live=true ! video/x-raw,width=16,height=16,framerate=50/1 ! tee name=t ! queue ! "
+      "gpumapsink " +
+      socket() + " t. ! queue ! gpumapsink " + other);
+  start(producer);
+  for (const char* slow : {"one", "two"}) {  // whichever comes first
+    Pipeline consumer("gpumapsrc name=one " + socket() + " ! fakesink sync=false gpumapsrc name=two " + other +
+                      " ! fakesink sync=false");
+    start(consumer);
+    for (const char* src : {"one", "two"}) {
+      ASSERT_TRUE(eventually([&] { return stat(consumer.element(src), "frames") > 2; }));
+    }
+    const Pad pad(gst_element_get_static_pad(consumer.element(slow), "src"));
+    gst_pad_add_probe(
+        pad.get(), GST_PAD_PROBE_TYPE_EVENT_FLUSH,
+        [](GstPad*, GstPadProbeInfo* info, gpointer) {
+          if (GST_EVENT_TYPE(GST_PAD_PROBE_INFO_EVENT(info)) == GST_EVENT_FLUSH_STOP) g_usleep(100'000);
+          return GST_PAD_PROBE_OK;
+        },
+        nullptr, nullptr);
+    EXPECT_TRUE(seek(consumer, GST_SECOND));
+  }
+}
+
 // A client that is paused takes no end that lies behind frames.
 TEST_F(LinkUpstream, ASeekThatIsRefusedWaitsForNothing) {
   Pipeline producer(
