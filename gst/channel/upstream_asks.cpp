@@ -32,7 +32,6 @@ bool UpstreamAsks::send(GstEvent* event) {
   const bool waits = GST_EVENT_TYPE(event) == GST_EVENT_SEEK;
   GstSeekFlags flags = GST_SEEK_FLAG_NONE;
   if (waits) gst_event_parse_seek(event, nullptr, nullptr, &flags, nullptr, nullptr, nullptr, nullptr);
-  // A flush is over when the seek returns, as in one process.
   gst_event_unref(event);
   const auto consumer = this->consumer();
   if (!consumer || text.empty() || text.size() > max_link_question) return false;
@@ -41,9 +40,7 @@ bool UpstreamAsks::send(GstEvent* event) {
   const Deadline end = Clock::now() + patience_for_seek;
   if ((flags & GST_SEEK_FLAG_FLUSH) == 0) return consumer->ask(text, answer, end) && read_answer(answer);
   count_seekers(1);
-  // A seek that is refused flushes nothing: a client that is paused would wait for what it does not take.
-  const auto is_done = [](std::span<const std::byte> said) { return read_answer(said); };
-  const bool came = consumer->ask(text, answer, end, is_done, [this] { flush_here(); });
+  const bool came = consumer->ask(text, answer, end, [this] { flush_here(); });
   count_seekers(-1);
   return came && read_answer(answer);
 }

@@ -244,9 +244,10 @@ bool UpstreamRequests::leave_to_other_thread(const LinkQuestion& question, GstEv
   }
 }
 
-/// Until the client's other connections are through a flush that its seek made, if they are soon.
+/// Until the client is through the flush that its seek made, at whichever sockets: it is over when the seek returns, as
+/// in one process.
 void UpstreamRequests::await_flush(guint32 number, pid_t process) {
-  constexpr auto longest = std::chrono::milliseconds(500);
+  constexpr auto longest = std::chrono::seconds(2);
   const Deadline end = Clock::now() + longest;
   std::unique_lock lock(mutex_);
   while (!stopping_ && Clock::now() < end) {

@@ -63,10 +63,9 @@ void Incoming::take_data(const Data& data) {
   Letter whole = std::exchange(unfinished_, {});
   held_ += whole.payload.size();
   if (whole.head.before == link::at_once) {
-    ++at_once.read;
+    ++at_once_read;
     urgent.push_back(std::move(whole.payload));
   } else {
-    ++in_order.read;
     inbox.push_back(std::move(whole));
   }
 }
@@ -81,7 +80,6 @@ void Incoming::take_next(const NextRing& next) {
     hang_up("no descriptors came with the producer's next ring: raise this process's limit on open files (ulimit -n)");
     return;
   }
-  ++in_order.read;
   ++rings_;
   inbox.push_back({next.head, {}, next.ring, has_ring ? std::exchange(fds_, {}) : std::vector<UniqueFd>()});
 }
@@ -95,9 +93,7 @@ void Incoming::take_in(const Message& message) {
     take_next(*next);
   } else if (const auto* answer = std::get_if<Answer>(&message.body)) {
     const auto found = answers.find(answer->head.number);  // gone when the caller's deadline has passed
-    if (found != answers.end()) {
-      found->second = {{answer->payload.begin(), answer->payload.end()}, in_order.read, at_once.read};
-    }
+    if (found != answers.end()) found->second.emplace(answer->payload.begin(), answer->payload.end());
   } else if (const auto* bye = std::get_if<Bye>(&message.body)) {
     why = bye->text;
     ended_well = bye->why == Why::ended;
@@ -108,7 +104,7 @@ void Incoming::take_in(const Message& message) {
 }
 
 bool Incoming::has_room(std::uint64_t urgent_sent) const noexcept {
-  const std::size_t times = at_once.read < urgent_sent ? times_for_urgent : 1;
+  const std::size_t times = at_once_read < urgent_sent ? times_for_urgent : 1;
   return inbox.size() + urgent.size() < times * longest_inbox && held_ < times * largest_inbox &&
          rings_ < times * most_rings;
 }
@@ -147,7 +143,6 @@ bool Incoming::take_urgent(LinkFrame& frame) {
   held_ -= urgent.front().size();
   frame.message = std::move(urgent.front());
   urgent.pop_front();
-  ++at_once.given;
   return true;
 }
 
@@ -156,22 +151,19 @@ void Incoming::take_letter(LinkFrame& frame) {
   held_ -= inbox.front().payload.size();
   frame.message = std::move(inbox.front().payload);
   inbox.pop_front();
-  ++in_order.given;
+  ++taken_;
 }
 
 Incoming::Letter Incoming::take_ring() {
   Letter ring = std::move(inbox.front());
   inbox.pop_front();
   --rings_;
-  ++in_order.given;
+  ++taken_;
   return ring;
 }
 
 bool Incoming::begin_call() noexcept {
-  if (in_order.done == in_order.given && at_once.done == at_once.given) return false;
-  in_order.done = in_order.given;
-  at_once.done = at_once.given;
-  return true;
+  return std::exchange(dealt_with, taken_) != taken_;
 }
 
 }  // namespace gpumap::link

@@ -50,19 +50,11 @@ class Incoming {
   /// How many messages were received, taken or not.
   [[nodiscard]] std::uint64_t letters() const noexcept { return letters_; }
 
-  /// Messages that were read; that next() and similar calls returned; and that they had returned when the last of those
-  /// calls began.
-  struct Progress {
-    std::uint64_t read = 0, given = 0, done = 0;
-  };
   std::deque<Letter> inbox;
   std::deque<std::vector<std::byte>> urgent;  ///< messages that overtake
-  Progress in_order, at_once;
-  struct Answered {
-    std::vector<std::byte> text;
-    std::uint64_t in_order, at_once;  ///< messages that were read before it
-  };
-  std::map<std::uint64_t, std::optional<Answered>> answers;  ///< of questions whose callers wait
+  std::uint64_t at_once_read = 0;             ///< messages that overtook, taken or not
+  std::uint64_t dealt_with = 0;               ///< messages in order that were taken before the last begin_call()
+  std::map<std::uint64_t, std::optional<std::vector<std::byte>>> answers;  ///< of questions whose callers wait
   std::string why;
   bool is_unexplained = false;  ///< `why` says what was found, and the server has not said more
   bool ended_well = false;
@@ -82,6 +74,7 @@ class Incoming {
   Letter unfinished_;          ///< the parts received of a message in parts, with the head of the last part
   std::size_t held_ = 0;       ///< bytes of the messages that wait to be taken
   std::size_t rings_ = 0;      ///< rings that wait to be taken
+  std::uint64_t taken_ = 0;    ///< messages in order
   std::vector<std::byte> buffer_;
   std::vector<UniqueFd> fds_;  ///< that came with the message which is being taken in
 };

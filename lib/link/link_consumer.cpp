@@ -247,7 +247,7 @@ std::optional<LinkNext> LinkConsumer::State::take(LinkFrame& frame, const HandOv
   // made before the next sleep. Where there is none, messages are read before the claim: when no frame is there
   // afterwards, there was none before them.
   const bool asks = !incoming.answers.empty();
-  const bool overtaken = incoming.at_once.read != memory->block().urgent.load();
+  const bool overtaken = incoming.at_once_read != memory->block().urgent.load();
   const auto has_frame = [this] { return claimed || (ring && claims->may_claim()); };
   if (asks || overtaken || (incoming.readable && !has_frame())) read_incoming();
   if (incoming.take_urgent(frame)) return LinkNext::message;
@@ -556,8 +556,7 @@ std::uint64_t LinkConsumer::generation() const noexcept {
 
 void LinkConsumer::State::begin_call() {
   if (!incoming.begin_call()) return;
-  memory->block().dealt_with.store(incoming.in_order.done, std::memory_order_relaxed);
-  if (!incoming.answers.empty()) changed.notify_all();
+  memory->block().dealt_with.store(incoming.dealt_with, std::memory_order_relaxed);
 }
 
 void LinkConsumer::State::ring_bell() const noexcept {
@@ -604,7 +603,7 @@ bool LinkConsumer::tell(std::span<const std::byte> text) {
 }
 
 bool LinkConsumer::ask(std::span<const std::byte> text, std::vector<std::byte>& answer, Deadline deadline,
-                       const IsInOrder& is_in_order, const std::function<void()>& meanwhile) {
+                       const std::function<void()>& meanwhile) {
   check_size(text);
   const std::shared_ptr<State> state = state_;
   if (!state->process.here()) [[unlikely]]
@@ -629,27 +628,8 @@ bool LinkConsumer::ask(std::span<const std::byte> text, std::vector<std::byte>& 
     if (!place && state->incoming.readable) state->changed.wait_for(lock, milliseconds(1));
   }
   const bool came = place.has_value();
-  auto took = place.value_or(link::Incoming::Answered{});
-  bool waits = false;
-  if (came && is_in_order) {
-    lock.unlock();
-    waits = is_in_order(took.text);
-    lock.lock();
-  }
-  // Both kinds are counted apart, because later messages may overtake.
-  const auto dealt_with = [&] {
-    return state->incoming.in_order.done >= took.in_order && state->incoming.at_once.done >= took.at_once;
-  };
-  while (waits && !dealt_with() && !state->incoming.ended && Clock::now() < deadline) {
-    const milliseconds look = meanwhile ? milliseconds(look_again_ms) : second_look;
-    state->changed.wait_until(lock, std::min<Deadline>(deadline, Clock::now() + look));
-    if (!meanwhile) continue;
-    lock.unlock();
-    meanwhile();
-    lock.lock();
-  }
+  if (came) answer = std::move(*place);
   state->incoming.answers.erase(number);
-  if (came) answer = std::move(took.text);
   return came;
 }
 

@@ -247,64 +247,6 @@ TEST(LinkQuestions, WhoMayMissFramesMayMissWhatGoesWithThem) {
   for (int n = 0; n < 400; ++n) ASSERT_EQ(next_of(*careful), "'" + std::to_string(n) + "'");
 }
 
-// A client that is paused takes no messages in order.
-TEST(LinkQuestions, AnAnswerWaitsForNothingThatWasSaidBehindIt) {
-  Answering answering;
-  const auto consumer = answering.served.consumer();
-  const auto in_order = [](auto) { return true; };
-  std::vector<std::byte> answer;
-  // It reads both in one go: the server has dealt with the question once it is told.
-  const auto meanwhile = [&, sent = false]() mutable {
-    if (std::exchange(sent, true)) return;
-    ASSERT_TRUE(consumer->tell(bytes_of("then")));
-    EXPECT_TRUE(comes_true([&] { return answering.told() == "then"; }));
-    answering.served.server->send(bytes_of("behind"));
-  };
-  const Deadline end = soon();
-  EXPECT_TRUE(consumer->ask(bytes_of("x"), answer, end, in_order, meanwhile));
-  EXPECT_LT(Clock::now(), end);
-}
-
-// Nor does it wait for anything where the answer is no.
-TEST(LinkQuestions, AnAnswerOutOfOrderIsThereAtOnce) {
-  Answering answering;
-  const auto consumer = answering.served.consumer();
-  answering.served.server->send(bytes_of("before"));
-  std::vector<std::byte> answer;
-  const Deadline end = soon();
-  EXPECT_TRUE(consumer->ask(bytes_of("no"), answer, end, [](auto said) { return said.size() != 2; }));
-  EXPECT_LT(Clock::now(), end);
-}
-
-TEST(LinkQuestions, AnAnswerInOrderComesAfterWhatWasSaidBeforeIt) {
-  Answering answering;
-  const auto consumer = answering.served.consumer();
-  std::atomic<int> dealt_with{0};
-  std::atomic<bool> asks{false};
-  std::thread asker([&] {
-    std::vector<std::byte> answer;
-    EXPECT_TRUE(comes_true([&] { return answering.served.server->clients().at(0).slots == 1; }));
-    asks = true;
-    EXPECT_TRUE(consumer->ask(bytes_of("x"), answer, soon(), [](auto) { return true; }));
-    EXPECT_EQ(dealt_with, 3);
-  });
-  answering.served.server->send_at_once(bytes_of("at once"));
-  answering.served.server->send(bytes_of("in order"));
-  answering.served.send(1);
-  EXPECT_TRUE(comes_true([&] { return ask(*consumer, "ab") == "ba"; }));
-  EXPECT_TRUE(comes_true([&] { return asks.load(); }));
-  // These overtake what is to be waited for, and do not stand for it.
-  std::this_thread::sleep_for(50ms);
-  for (const char* const late : {"late", "later"}) answering.served.server->send_at_once(bytes_of(late));
-  for (const char* const next : {"'at once'", "'late'", "'later'", "'in order'"}) {
-    EXPECT_EQ(next_of(*consumer), next);
-    std::this_thread::sleep_for(20ms);
-    if (std::string(next) != "'later'") ++dealt_with;
-  }
-  EXPECT_EQ(next_of(*consumer), "1");
-  asker.join();
-}
-
 TEST(LinkQuestions, WhatIsWithdrawnIsNotSeenAndNotCounted) {
   Answering answering;
   const auto consumer = answering.served.consumer();

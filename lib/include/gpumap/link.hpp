@@ -165,8 +165,8 @@ class GPUMAP_API LinkServer {
   void show(ReadLease lease, std::span<const std::byte> note = {});
 
   /// What becomes of a message to a client that leaves much unread. skip: it does not get the message if it has more
-  /// than 256 unread, and may miss frames where the message is in order with them; replace: the message takes the place of the last one, if that has the same key, waits for room in
-  /// the client's socket, and no frame came in between.
+  /// than 256 unread, and may miss frames where the message is in order with them; replace: the message takes the place
+  /// of the last one, if that has the same key, waits for room in the client's socket, and no frame came in between.
   enum class Unread { send, skip, replace };
   /// A message to every client, in order with the frames: after those handed on so far, before later ones.
   /// `keep`: not 0: clients that come later get it first; a later message with the same key takes its place.
@@ -311,12 +311,10 @@ class GPUMAP_API LinkConsumer {
   /// Error(invalid) for more than max_link_question bytes. Any thread.
   [[nodiscard]] bool tell(std::span<const std::byte> text);
   /// Ask the producer. False: no answer came before the deadline, or it is gone. Error(invalid) as above. Any thread,
-  /// and any number of them: frames and messages for next() stay where they are. With an answer that is `in_order`, it
-  /// returns once next() and the like were called again after the messages that the producer sent before that.
-  /// `meanwhile`: called every 2 ms or more often. Both without a lock.
-  using IsInOrder = std::function<bool(std::span<const std::byte> answer)>;
+  /// and any number of them: frames and messages for next() stay where they are. `meanwhile`: called every 2 ms or more
+  /// often, without a lock.
   [[nodiscard]] bool ask(std::span<const std::byte> text, std::vector<std::byte>& answer, Deadline deadline,
-                         const IsInOrder& is_in_order = nullptr, const std::function<void()>& meanwhile = nullptr);
+                         const std::function<void()>& meanwhile = nullptr);
   /// next() returns `interrupted` once.
   void interrupt() noexcept;
 
