@@ -3,7 +3,6 @@
 
 #include <chrono>
 #include <cstddef>
-#include <span>
 #include <utility>
 #include <vector>
 
