@@ -15,6 +15,7 @@
 #include "device/unique_fd.hpp"
 #include "device/vulkan_device.hpp"
 #include "gpumap/error.hpp"
+#include "gpumap/patience.hpp"
 #include "gpumap/printable.hpp"
 
 namespace gpumap {
@@ -46,6 +47,12 @@ bool GpuDevice::has(Backend backend) const noexcept {
 
 bool GpuDevice::stuck() const noexcept {
   return (vulkan_ && vulkan_->stuck_work().any()) || (cuda_ && cuda_->stuck());
+}
+
+std::chrono::milliseconds patience_of_ends(const Device& device) noexcept {
+  constexpr std::chrono::milliseconds patience_of_others{300};
+  const auto* gpu = dynamic_cast<const GpuDevice*>(&device);
+  return gpu != nullptr && gpu->stuck() ? patience_of_others : patience_at_end;
 }
 
 std::uint64_t GpuDevice::window_free_bytes() const {

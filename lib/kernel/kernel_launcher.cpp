@@ -14,6 +14,7 @@
 #include "device/gpu_device.hpp"
 #include "gpumap/cuda.hpp"
 #include "gpumap/error.hpp"
+#include "gpumap/patience.hpp"
 #include "gpumap/sample_format.hpp"
 #include "kernel/kernel_memory.hpp"
 #include "kernel/load_kernel.hpp"
@@ -23,9 +24,6 @@
 
 namespace gpumap {
 namespace {
-
-/// Of kernels that end where another of their GPU was given up: theirs may never run, and nothing is freed anyway.
-constexpr std::chrono::milliseconds patience_of_others{300};
 
 std::size_t words_of(std::size_t bytes) {
   return (bytes + 3) / 4 * 4;
@@ -135,11 +133,9 @@ KernelLauncher::~KernelLauncher() {
 bool KernelLauncher::end() noexcept {
   if (std::exchange(ended_, true)) return all_done_;
   try {
-    const auto* gpu = dynamic_cast<const GpuDevice*>(device_.get());
-    const auto patience = gpu != nullptr && gpu->stuck() ? patience_of_others : patience_at_end;
     // Without one the launcher was to have another, and there was none.
     if (!queue_) return all_done_ = last_.signalled();
-    const auto done = [end = Clock::now() + patience](const Fence& fence) {
+    const auto done = [end = Clock::now() + patience_of_ends(*device_)](const Fence& fence) {
       const std::atomic<bool> never{false};
       return fence.wait(never, end) == WaitResult::ready;
     };

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "gpumap/error.hpp"
+#include "gpumap/patience.hpp"
 
 namespace gpumap {
 
@@ -37,13 +38,12 @@ void MemoryBlock::add_reader(const Fence& fence) {
 }
 
 BlockPool::~BlockPool() {
-  const Deadline end = Clock::now() + patience_at_end;
+  const Deadline end = Clock::now() + patience_of_ends(*device_);
   const std::atomic<bool> never{false};
   for (MemoryBlock& block : free_) {
     try {
       if (wait_for_readers(block, end, never)) continue;
-      std::fprintf(stderr,
-                   "gpumap: GPU work still reads a frame 5 s after its kernel's end: %zu bytes stay allocated\n",
+      std::fprintf(stderr, "gpumap: GPU work still reads a frame after its kernel's end: %zu bytes stay allocated\n",
                    block.mapping->bytes());
       for (const Fence& reader : block.readers) {
         reader.give_up({});

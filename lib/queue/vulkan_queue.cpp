@@ -12,6 +12,7 @@
 #include "device/vulkan_device.hpp"
 #include "device/vulkan_span.hpp"
 #include "gpumap/error.hpp"
+#include "gpumap/patience.hpp"
 #include "memory/gpu_mapping.hpp"
 #include "memory/vulkan_allocation.hpp"
 #include "queue/queues.hpp"
@@ -98,7 +99,7 @@ class VulkanQueue final : public Queue {
   }
 
   ~VulkanQueue() override {
-    if (submitted_ == 0 || timeline_->drain(submitted_, patience_at_end)) return;
+    if (submitted_ == 0 || timeline_->drain(submitted_, patience_of_ends(*device_))) return;
     // All that the GPU may use, before a wait for it may take for ever.
     struct Used {
       std::shared_ptr<GpuDevice> device;

@@ -12,6 +12,7 @@
 
 #include "gpumap/copy.hpp"
 #include "gpumap/error.hpp"
+#include "gpumap/patience.hpp"
 #include "ring/control_block.hpp"
 #include "ring/ring_state.hpp"
 #include "ring/slot_ops.hpp"
@@ -505,7 +506,7 @@ Ring::State::State(std::shared_ptr<Device> on, std::shared_ptr<Mapping> mapped, 
 
 /// The leases are gone, or the ring would live. GPU work may still read: the memory must outlive it.
 Ring::State::~State() {
-  const Deadline end = Clock::now() + patience_at_end;
+  const Deadline end = Clock::now() + patience_of_ends(*device);
   try {
     for (std::uint32_t slot = 0; slot < limits.slots; ++slot) {
       for (auto pause = std::chrono::microseconds(20); !pending.fences(slot).drain();
@@ -513,8 +514,8 @@ Ring::State::~State() {
         pending.fences(slot).check();
         if (Clock::now() >= end) {
           std::fprintf(stderr,
-                       "gpumap: GPU work still reads slot %u of a ring 5 s after its end: %zu bytes stay allocated\n",
-                       slot, mapping->bytes());
+                       "gpumap: GPU work still reads slot %u of a ring after its end: %zu bytes stay allocated\n", slot,
+                       mapping->bytes());
           for (; slot < limits.slots; ++slot) pending.fences(slot).give_up();
           keep_for_good(mapping);
           return;
