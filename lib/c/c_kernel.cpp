@@ -217,10 +217,7 @@ class KernelObject final : public Object {
                                   std::unique_ptr<Object>& output);
   void set_params(const std::string& params) {
     const Turns::Turn turn(turns_, deadline_of(usual_timeout_ns));
-    if (!turn) {
-      throw Error(ErrorCode::busy, fmt::format("kernel {} has been in other calls for a minute", launcher_.name()),
-                  "give these a shorter timeout_ns");
-    }
+    check_turn(static_cast<bool>(turn));
     launcher_.set_params(params);
   }
   [[nodiscard]] gpumap_kernel_info info() const {
@@ -230,6 +227,11 @@ class KernelObject final : public Object {
     made.result_words = result_words_;
     made.frames = launcher_.frames();
     return made;
+  }
+  [[nodiscard]] gpumap_layout output(const gpumap_layout& in) {
+    const Turns::Turn turn(turns_, deadline_of(usual_timeout_ns));
+    check_turn(static_cast<bool>(turn));
+    return declared_output(in);
   }
   [[nodiscard]] gpumap_status result(std::uint64_t* words, std::uint32_t count, std::int64_t timeout_ns);
 
@@ -241,6 +243,11 @@ class KernelObject final : public Object {
   }
   void set_stream(const gpumap_layout& in, const gpumap_layout& out);
   [[nodiscard]] gpumap_layout declared_output(const gpumap_layout& in) const;
+  void check_turn(bool came) const {
+    if (came) return;
+    throw Error(ErrorCode::busy, fmt::format("kernel {} has been in other calls for a minute", launcher_.name()),
+                "give these a shorter timeout_ns");
+  }
 
   Turns turns_;  ///< at the launcher, and what follows
   KernelLauncher launcher_;
@@ -520,6 +527,13 @@ gpumap_status gpumap_kernel_get_info(gpumap_kernel kernel, gpumap_kernel_info* i
 gpumap_status gpumap_kernel_set_params(gpumap_kernel kernel, const char* params) {
   return guarded([&] {
     use<KernelObject>(kernel)->set_params(text_or(params));
+    return GPUMAP_OK;
+  });
+}
+
+gpumap_status gpumap_kernel_output(gpumap_kernel kernel, const gpumap_layout* in, gpumap_layout* out) {
+  return guarded([&] {
+    tell(use<KernelObject>(kernel)->output(options_of(in, "gpumap_layout")), out, "gpumap_layout");
     return GPUMAP_OK;
   });
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // gpumap.Kernel: a kernel of a file, or a built-in, on one array at a time.
+#include <cstring>
 #include <new>
 #include <string>
 #include <vector>
@@ -155,7 +156,7 @@ bool read_layout(const char* caps, gpumap_layout& layout) {
   return caps == nullptr || succeeded(gpumap_layout_of_caps(caps, &layout));
 }
 
-/// What the kernel wrote: as `out` says, else as the input where it is as large, else bytes.
+/// What the kernel wrote: as `layout` says, else as the input where it is as large, else bytes.
 PyObject* output_array(PyObject* self, gpumap_memory output, Array* input, const gpumap_layout* layout) {
   const uint64_t bytes = gpumap_memory_bytes(output);
   Geometry geometry;
@@ -236,6 +237,12 @@ PyObject* kernel_call(PyObject* self, PyObject* arguments, PyObject* keywords) {
   }
   if (output == nullptr) {
     return new_ref(Py_None);
+  }
+  gpumap_layout declared = GPUMAP_INIT(gpumap_layout);
+  if (options.out == nullptr && options.layout != nullptr &&
+      gpumap_kernel_output(as_kernel(self)->kernel, options.layout, &declared) == GPUMAP_OK &&
+      declared.format != GPUMAP_FORMAT_BYTES && std::memcmp(&declared, options.layout, sizeof declared) != 0) {
+    options.out = &declared;
   }
   return output_array(self, output, array, options.out);
 }

@@ -194,6 +194,18 @@ class Buffers(unittest.TestCase):
             with self.assertRaisesRegex(errors.InvalidArgument, "is closed"):
                 use()
 
+    def test_what_a_kernel_gives_is_as_it_declares(self):
+        # As many bytes as the input, of another kind.
+        samples = numpy.random.default_rng(5).integers(-32768, 32767, (1003, 2), dtype="int16")
+        taken = gpumap.empty(samples.shape, "int16")
+        taken.write(samples)
+        kernel = gpumap.Kernel(builtin="magnitude")
+        given = kernel(taken, caps="audio/x-raw,format=S16LE,rate=48000,channels=2,layout=interleaved", to_host=True)
+        got = numpy.asarray(given)
+        self.assertEqual(got.dtype, numpy.dtype("float32"))
+        expected = numpy.hypot(*(samples.T.astype("float64") / 32768))
+        numpy.testing.assert_allclose(got.reshape(-1), expected, rtol=1e-5, atol=1e-6)
+
     def test_numbers_and_texts_that_would_be_cut(self):
         for call in (
             lambda: gpumap.Pool(4, max_blocks=-1), lambda: gpumap.Pool(4, max_blocks=(1 << 32) + 1),

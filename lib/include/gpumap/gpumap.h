@@ -540,6 +540,9 @@ GPUMAP_C_API gpumap_status gpumap_kernel_set_params(gpumap_kernel kernel, const 
  * cannot be used one call fails, INVALID or COMPILE, without a launch; then what was there before goes on. */
 GPUMAP_C_API gpumap_status gpumap_kernel_run(gpumap_kernel kernel, const gpumap_run_options* options,
                                              gpumap_memory* output);
+/* The layout of what gpumap_kernel_run() gives of an input like this one, where `out` is null. INVALID as there; BUSY
+ * where other calls take a minute. */
+GPUMAP_C_API gpumap_status gpumap_kernel_output(gpumap_kernel kernel, const gpumap_layout* in, gpumap_layout* out);
 /* The result words of the oldest launch whose result was not asked for; of those that have ended the last 1024 are
  * kept. `words` has room for `count`, of which gpumap_kernel_info has the number. TIMEOUT: it has not ended. INVALID:
  * the kernel tells none, or nothing was launched. */
