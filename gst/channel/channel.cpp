@@ -212,7 +212,8 @@ bool Channel::relinked() noexcept {
 Channel::SinkTime Channel::sink_time() const {
   const std::lock_guard lock(mutex_);
   if (sink_ == nullptr && far_time_) {
-    return {nullptr, static_cast<GstClockTime>(far_time_->base - far_time_->ahead), far_time_->playing};
+    const bool is_later = current_ && current_->far_sink != far_sinks_;
+    return {nullptr, static_cast<GstClockTime>(far_time_->base - far_time_->ahead), far_time_->playing, is_later};
   }
   if (sink_ == nullptr) return {};
   GST_OBJECT_LOCK(sink_);
@@ -223,7 +224,10 @@ Channel::SinkTime Channel::sink_time() const {
 
 void Channel::set_far_time(const std::optional<FarTime>& time) {
   const std::lock_guard lock(mutex_);
-  if (!time) begins_ = true;
+  if (!time) {
+    begins_ = true;
+    ++far_sinks_;
+  }
   far_time_ = time;
 }
 
@@ -515,6 +519,10 @@ void Channel::add(Item item) {
 }
 
 void Channel::push_ring(const std::shared_ptr<ChannelRing>& channel_ring) {
+  {
+    const std::lock_guard lock(mutex_);
+    channel_ring->far_sink = far_sinks_;
+  }
   add({0, nullptr, channel_ring});
 }
 

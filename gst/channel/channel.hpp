@@ -158,6 +158,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
     const GstElement* sink = nullptr;  ///< for comparing only
     GstClockTime base = GST_CLOCK_TIME_NONE;
     bool playing = false;
+    bool is_later = false;  ///< what the src takes now is of a sink in another process before this one
     bool operator==(const SinkTime&) const = default;
   };
   [[nodiscard]] SinkTime sink_time() const;
@@ -279,6 +280,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   EventHandler on_event_;
   std::shared_ptr<FarSink> far_;
   std::optional<FarTime> far_time_;
+  std::uint64_t far_sinks_ = 0;  ///< so many came, one after the other
   InstantRate rate_;
   bool begins_ = false;  ///< no event of this sink has come
   std::shared_ptr<FarSrc> far_src_;

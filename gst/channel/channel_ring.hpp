@@ -30,6 +30,8 @@ class ChannelRing {
   /// The frame's number on its channel; a ring counts only its own frames.
   [[nodiscard]] std::uint64_t sequence(const ReadLease& lease) const noexcept { return first_ + lease.info().sequence; }
   [[nodiscard]] std::uint64_t first() const noexcept { return first_; }
+  /// Which of the sinks in other processes, that follow one another, it is of; under the channel's lock.
+  std::uint64_t far_sink = 0;
   /// Takes `carrier`. Ordered by the ring: called before the publish of `slot` ...
   void put(std::uint32_t slot, GstBuffer* carrier);
   /// ... and after its receive. Transfer full.

@@ -173,6 +173,7 @@ GstClockTimeDiff TimeShift::compute(const Channel& channel, bool anew) {
 
 bool TimeShift::update(const Channel& channel, bool anew) {
   const Channel::SinkTime there = channel.sink_time();
+  if (there.is_later) return false;
   const GstClockTime here = base_time_of(src_);
   const bool playing = channel.src_playing();
   const bool changed = there != there_ || here != here_ || playing != playing_;

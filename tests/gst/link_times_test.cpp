@@ -2,6 +2,7 @@
 // The time of frames between two pipelines that meet at a socket: base times, clocks, segments, and instant rates.
 #include <gst/base/gstbasesink.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -95,6 +96,53 @@ TEST_F(LinkSides, ARecordingHasAllFramesAtTheirDistances) {
       EXPECT_EQ(base + last_due, gst_element_get_base_time(producer.get()) + last);
     }
   }
+}
+
+/// How far ahead of its time a frame comes to a pad, at most.
+struct Ahead {
+  std::atomic<GstClockTimeDiff> most{G_MININT64};
+  std::atomic<GstClockTime> last{0};  ///< PTS
+
+  void watch(GstElement* element) {
+    const Pad pad(gst_element_get_static_pad(element, "src"));
+    gst_pad_add_probe(pad.get(), GST_PAD_PROBE_TYPE_BUFFER, note, this, nullptr);
+  }
+  static GstPadProbeReturn note(GstPad* pad, GstPadProbeInfo* info, gpointer user) {
+    auto* self = static_cast<Ahead*>(user);
+    const GstClockTime time = GST_BUFFER_PTS(GST_PAD_PROBE_INFO_BUFFER(info));
+    const Ptr<GstEvent> event(gst_pad_get_sticky_event(pad, GST_EVENT_SEGMENT, 0));
+    const GstSegment* segment = nullptr;
+    gst_event_parse_segment(event.get(), &segment);
+    const GstClockTime running = gst_segment_to_running_time(segment, GST_FORMAT_TIME, time);
+    const Element element(gst_pad_get_parent_element(pad));
+    const Ptr<GstClock> clock(gst_element_get_clock(element.get()));
+    if (clock && GST_CLOCK_TIME_IS_VALID(running)) {
+      const GstClockTime due = gst_element_get_base_time(element.get()) + running;
+      self->most = std::max<GstClockTimeDiff>(self->most, GST_CLOCK_DIFF(gst_clock_get_time(clock.get()), due));
+    }
+    self->last = time;
+    return GST_PAD_PROBE_OK;
+  }
+};
+
+// By the time of the next producer they would be due as much later as theirs had run.
+TEST_F(LinkSides, FramesOfAProducerThatIsGoneAreDueWhenTheyWere) {
+  Ahead ahead;
+  Pipeline producer(
+      "videotestsrc is-live=true ! video/x-raw,width=16,height=16,framerate=50/1 ! gpumapsink name=sink " + socket());
+  start(producer);
+  Pipeline consumer("gpumapsrc name=src leaky=oldest " + socket() + " ! fakesink name=out sync=true");
+  ahead.watch(consumer.element("src"));
+  start(consumer);
+  ASSERT_TRUE(eventually([&] { return ahead.last > 4 * GST_SECOND; }));
+  ASSERT_TRUE(consumer.reach(GST_STATE_PAUSED));
+  g_usleep(500'000);
+  ASSERT_TRUE(producer.reach(GST_STATE_NULL));
+  start(producer);
+  ASSERT_TRUE(eventually([&] { return clients(producer) == 1 && stat(producer.element("sink"), "frames") > 10; }));
+  start(consumer);
+  ASSERT_TRUE(eventually([&] { return ahead.last < 4 * GST_SECOND; })) << "of the next producer";
+  EXPECT_LT(ahead.most, 2 * static_cast<GstClockTimeDiff>(GST_SECOND));
 }
 
 // The first frame comes while the producer is paused, and is due as time begins there.
