@@ -22,26 +22,25 @@ std::vector<Flush>& flushes() {
 
 }  // namespace
 
+void forget_flush(const std::shared_ptr<LinkServer>& server) {
+  const std::lock_guard lock(mutex);
+  std::erase_if(flushes(),
+                [&](const Flush& one) { return !one.server.owner_before(server) && !server.owner_before(one.server); });
+}
+
 void note_flush(const std::shared_ptr<LinkServer>& server, guint32 number) {
   server->mark();
+  forget_flush(server);
   const std::lock_guard lock(mutex);
-  // Nobody is taken hold of under the lock, for the last one to let a server go ends it.
-  const auto is_over = [&](const Flush& one) {
-    return one.server.expired() || (!one.server.owner_before(server) && !server.owner_before(one.server));
-  };
-  std::erase_if(flushes(), is_over);
   flushes().push_back({server, number});
 }
 
-bool has_taken_flush(guint32 number, pid_t process) {
-  std::vector<std::shared_ptr<LinkServer>> servers;
-  {
-    const std::lock_guard lock(mutex);
-    for (const Flush& one : flushes()) {
-      if (one.number == number) servers.push_back(one.server.lock());
-    }
-  }
-  return std::ranges::all_of(servers, [&](const auto& one) { return !one || one->is_past_mark(process); });
+bool has_taken_flush(guint32 number, const LinkQuestion& question) {
+  const std::lock_guard lock(mutex);
+  return std::ranges::all_of(flushes(), [&](const Flush& one) {
+    const auto server = one.number == number ? one.server.lock() : nullptr;
+    return !server || server->is_past_mark(question);
+  });
 }
 
 }  // namespace gpumap::gst

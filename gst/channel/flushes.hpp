@@ -16,7 +16,10 @@ namespace gpumap::gst {
 
 /// Of the flush with this number, the end went to the clients.
 void note_flush(const std::shared_ptr<LinkServer>& server, guint32 number);
-/// Whether the clients of this process have dealt with that end, by whichever sockets it comes.
-[[nodiscard]] bool has_taken_flush(guint32 number, pid_t process);
+/// Before the owner lets a server go: nobody else is to be the last one to do so.
+void forget_flush(const std::shared_ptr<LinkServer>& server);
+/// Whether the client that asked, and those of its process that ask as well, have dealt with that end, by whichever
+/// sockets it comes.
+[[nodiscard]] bool has_taken_flush(guint32 number, const LinkQuestion& question);
 
 }  // namespace gpumap::gst

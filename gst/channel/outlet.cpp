@@ -191,6 +191,7 @@ void Outlet::stop(bool drained) {
   }
   // Threads that answer a client hold the server for a moment, without waiting. It must end here: its thread calls this
   // object.
+  forget_flush(last);
   while (last.use_count() > 1) std::this_thread::sleep_for(50us);
   // No more frames are written to its ring. Frames that are held or queued downstream of a client may stay there for
   // long, and belong to the client. After a failure the ring continues without clients.

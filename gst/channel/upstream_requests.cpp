@@ -246,13 +246,13 @@ bool UpstreamRequests::leave_to_other_thread(const LinkQuestion& question, GstEv
 
 /// Until the client is through the flush that its seek made, at whichever sockets: it is over when the seek returns, as
 /// in one process.
-void UpstreamRequests::await_flush(guint32 number, pid_t process) {
+void UpstreamRequests::await_flush(guint32 number, const LinkQuestion& question) {
   constexpr auto longest = std::chrono::seconds(2);
   const Deadline end = Clock::now() + longest;
   std::unique_lock lock(mutex_);
   while (!stopping_ && Clock::now() < end) {
     lock.unlock();
-    if (has_taken_flush(number, process)) return;
+    if (has_taken_flush(number, question)) return;
     lock.lock();
     changed_.wait_for(lock, std::chrono::milliseconds(1));
   }
@@ -309,7 +309,7 @@ void UpstreamRequests::handle(const LinkQuestion& question) {
     const bool seeks = GST_EVENT_TYPE(asked.event) == GST_EVENT_SEEK;
     const guint32 number = gst_event_get_seqnum(asked.event);
     handled = send(sink_, *channel_, asked.event);
-    if (handled && seeks) await_flush(number, question.who.pid);
+    if (handled && seeks) await_flush(number, question);
   }
   answer(answer_of(handled));
 }

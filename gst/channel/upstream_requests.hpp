@@ -52,7 +52,7 @@ class UpstreamRequests {
   };
   void run();
   void handle(const LinkQuestion& question);
-  void await_flush(guint32 number, pid_t process);
+  void await_flush(guint32 number, const LinkQuestion& question);
   void tell_of_left_out();
   void answer(const LinkQuestion& question, const LinkText& text);
   [[nodiscard]] static bool send(GstElement* sink, Channel& channel, GstEvent* event);

@@ -128,6 +128,7 @@ void SrcStream::stop() {
     asked_ = false;
   }
   gst_clear_event(&segment_);
+  shift_.reset();  // all sources of a pipeline stop before one starts again
   output_.reset();
 }
 

@@ -100,6 +100,7 @@ struct LinkServer::State {
     std::uint64_t letters = 0, marked = 0;                    ///< those in order, and at the last mark()
     std::deque<Outgoing> backlog;                             ///< what its socket had no room for
     std::uint32_t asked = 0;                                  ///< questions without an answer
+    bool has_asked = false;                                   ///< any
     std::uint64_t timed = 0;                                  ///< frames that came back while latencies were taken
     std::uint64_t timed_ns = 0;                               ///< the sum of their times
     std::array<std::uint32_t, LinkTimeSteps::count> times{};  ///< how many took how long

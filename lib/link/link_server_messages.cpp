@@ -136,11 +136,17 @@ void LinkServer::mark() {
   }
 }
 
-bool LinkServer::is_past_mark(pid_t process) const {
+bool LinkServer::is_past_mark(const LinkQuestion& question) const {
   if (!state_->process.here()) return true;
   const std::lock_guard lock(state_->mutex);
-  return std::ranges::none_of(state_->clients, [process](const auto& client) {
-    return client && client->who.pid == process && !client->who.ended &&
+  const LinkClient& asker = question.who;
+  const auto counts = [&](const State::Client& client) {
+    if (question.server == state_->generation && client.who.connection == asker.connection) return true;
+    // Processes of a namespace that is not seen here all have the number 0.
+    return asker.pid != 0 && client.who.pid == asker.pid && client.has_asked;
+  };
+  return std::ranges::none_of(state_->clients, [&](const auto& client) {
+    return client && !client->who.ended && counts(*client) &&
            client->memory->block().dealt_with.load(std::memory_order_relaxed) < client->marked;
   });
 }

@@ -348,6 +348,7 @@ void LinkServer::State::listen_to(std::uint32_t index, short revents, bool proce
 void LinkServer::State::take_question(Client& client, const link::Ask& ask) {
   if (!options.on_question || (ask.head.number != 0 && client.asked >= max_asked)) return;
   if (ask.head.number != 0) ++client.asked;
+  client.has_asked = true;
   questions.push_back({client.who, generation, ask.head.number, {ask.payload.begin(), ask.payload.end()}});
 }
 

@@ -128,8 +128,7 @@ TEST(ResidentSource, RefusesWhatTheGpuWouldNotComeBackFrom) {
                        "{\n#endif\n__syncthreads(); return 2; ") +
                "}",
            "#define SYNC __syncthreads()\n__device__ int sum(int x) { if (x) return 1; SYNC; return 2; }",
-           "#define SYNC __syncthreads()\n#define STEP SYNC\n__device__ int sum(int x) { if (x) return 1; STEP; return "
-           "2; }",
+           "#define SYNC __syncthreads()\n#define STEP SYNC\n__device__ int sum(int x) { if (x) return 1; STEP; }",
            "#define SYNC(x) (#x, __syncthreads())\n__device__ int sum(int x) { if (x) return 1; SYNC(x); return 2; }",
            "#define SYNC asm(\"bar.sync 0;\")\n__device__ int sum(int x) { if (x) return 1; SYNC; return 2; }",
            meet + "#define ALL meet\n__device__ int sum(int x) { if (x) return 1; ALL(x); return 2; }",
@@ -181,8 +180,7 @@ TEST(ResidentSource, RefusesWhatTheGpuWouldNotComeBackFrom) {
            "#define LOG(text, ...) printf(text, ##__VA_ARGS__)\n" + one + "__syncthreads(); LOG(\"%d\", 1); }",
            std::string("__device__ int two(int x) { if (x) return 1; return 2; }\n") +
                "__device__ int sum(int x) { __syncthreads(); if (x) return 1; return two(x); }",
-           "__device__ int sum(int x) { auto two = [x](int y) { if (y) return 1; return x; }; __syncthreads(); return "
-           "2; }",
+           "__device__ int sum(int x) { auto two = [x](int y) { if (y) return 1; return x; }; __syncthreads(); }",
            "__device__ int sum(int x) { if (x) { __syncwarp(); } for (;;) { if (x) return 1; } }",
            "__device__ int sum(int x) {\n#if A\nreturn __any_sync(~0u, x);\n#else\nreturn 1;\n#endif\n}",
            "__device__ int one(cooperative_groups::thread_block all, int x) { if (x) return 1; return 2; }",

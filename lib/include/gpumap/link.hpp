@@ -181,9 +181,10 @@ class GPUMAP_API LinkServer {
   /// Until no client with LinkLeak::no has more than 256 messages unread, so that such a client, which may be paused,
   /// is waited for and not disconnected. False: the deadline came first.
   [[nodiscard]] bool wait_until_read(Deadline deadline);
-  /// Remember what was sent in order so far, and whether the clients of a process have taken all of that.
+  /// Remember what was sent in order so far, and whether who asks this, here or of another server, and others of that
+  /// process that have asked something (some only look now and then), have taken all of that.
   void mark();
-  [[nodiscard]] bool is_past_mark(pid_t process) const;
+  [[nodiscard]] bool is_past_mark(const LinkQuestion& question) const;
   /// Whether every client has come to the ring, after all frames of the ring before, or those that may miss nothing
   /// have: otherwise one keeps the memory of both. Clients that missed a ring do not count. Never waits.
   enum class Whom { all, may_miss_nothing };
