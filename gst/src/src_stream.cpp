@@ -542,8 +542,7 @@ void SrcStream::hold_for_encoder(GstBuffer* first) {
   guint64 running = 0;
   const int sign = gst_segment_to_running_time_full(&segment, GST_FORMAT_TIME, GST_BUFFER_PTS(first), &running);
   if (sign == 0 || segment.rate < 0) return;
-  shift_.hold(*channel_, sign * static_cast<GstClockTimeDiff>(running));
-  shifted_ = true;
+  if (shift_.hold(*channel_, sign * static_cast<GstClockTimeDiff>(running))) shifted_ = true;
 }
 
 /// Before `buffer`: the segment, where the running time is another one since the last frame.

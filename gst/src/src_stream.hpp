@@ -39,8 +39,9 @@ class TimeShift {
   /// where the value has changed. `anew`: a segment begins, whose first frame may be due at another moment.
   [[nodiscard]] bool update(const Channel& channel, bool anew);
   /// Before the first frame, of running time `first` there: counts by the pipeline's PrerollClock, if it has one, so
-  /// that this frame is not due before time begins here, and others at their distances.
-  void hold(const Channel& channel, GstClockTimeDiff first);
+  /// that this frame is not due before time begins here, and others at their distances. True where the value has
+  /// changed.
+  [[nodiscard]] bool hold(const Channel& channel, GstClockTimeDiff first);
   /// Once, for the first frame since a reset of the time here for which both pipelines have a time.
   [[nodiscard]] bool may_hold() noexcept;
   [[nodiscard]] GstClockTimeDiff value() const noexcept { return shift_; }

@@ -86,13 +86,15 @@ bool TimeShift::may_hold() noexcept {
   return !may_hold_;
 }
 
-void TimeShift::hold(const Channel& channel, GstClockTimeDiff first) {
+bool TimeShift::hold(const Channel& channel, GstClockTimeDiff first) {
   preroll_ = PrerollClock::join(src_, estimated_);
-  if (!preroll_) return;
+  if (!preroll_) return false;
   const GstClockTimeDiff now = monotonic_ns();
   const GstClockTimeDiff there = now_there(channel);
   preroll_->begin_at(now - there - std::max(-first, given_.value_or(-there)));
+  const GstClockTimeDiff before = shift_;
   shift_ = compute(channel, false);
+  return shift_ != before;
 }
 
 void TimeShift::begin_anew_there(const Channel& channel) {
