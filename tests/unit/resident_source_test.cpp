@@ -141,24 +141,31 @@ TEST(ResidentSource, RefusesWhatTheGpuWouldNotComeBackFrom) {
            "__device__ int sum(int x) { do { if (x) return 1; } while (__syncthreads_or(x)); return 2; }",
            "__device__ int sum(int2 x = {1, 2}) { if (x.x) return 1; __syncthreads(); return 2; }",
            "__device__ int sum(int x) noexcept(bool{true}) { if (x) return 1; __syncthreads(); return 2; }",
-           "DEVICE(fast) int all(int x) { __syncthreads(); return x; }\n__device__ int sum(int x) { if (x) return 1; "
-           "return all(x); }",
-           "template <int n> __device__ typename on<(n > 2), int>::type all(int x) { __syncthreads(); return x; "
-           "}\n__device__ int sum(int x) { if (x) return 1; return all<3>(x); }",
-           "struct R { int x; };\nstruct R all(int x) { __syncthreads(); return {x}; }\n__device__ int sum(int x) { if "
-           "(x) return 1; return all(x).x; }",
-           "struct Tile : Base<decltype(T())> { __device__ int all() const { __syncthreads(); return 1; } "
-           "};\n__device__ int sum(Tile t) { if (t.x) return 1; return t.all(); }",
-           "struct All { __device__ int operator()(int x) const { __syncthreads(); return x; } };\n__device__ int "
-           "sum(All all, int x) { if (x) return 1; return all(x); }",
+           std::string("DEVICE(fast) int all(int x) { __syncthreads(); return x; }\n__device__ int sum(int x) { if (x) "
+                       "return 1; ") +
+               "return all(x); }",
+           std::string(
+               "template <int n> __device__ typename on<(n > 2), int>::type all(int x) { __syncthreads(); return x; ") +
+               "}\n__device__ int sum(int x) { if (x) return 1; return all<3>(x); }",
+           std::string("struct R { int x; };\nstruct R all(int x) { __syncthreads(); return {x}; }\n__device__ int "
+                       "sum(int x) { if ") +
+               "(x) return 1; return all(x).x; }",
+           std::string(
+               "struct Tile : Base<decltype(T())> { __device__ int all() const { __syncthreads(); return 1; } ") +
+               "};\n__device__ int sum(Tile t) { if (t.x) return 1; return t.all(); }",
+           std::string("struct All { __device__ int operator()(int x) const { __syncthreads(); return x; } "
+                       "};\n__device__ int ") +
+               "sum(All all, int x) { if (x) return 1; return all(x); }",
            meet + "__device__ int sum(int x) { if (x) return 1; (meet)(x); return 2; }",
            meet + "__device__ int sum(int x) { if (x) return 1; return meet <5>(x); }",
-           "__device__ int sum(int x) { auto all = [](int y) { __syncwarp(); return y; }; if (x) return 1; return "
-           "all(x); }",
+           std::string("__device__ int sum(int x) { auto all = [](int y) { __syncwarp(); return y; }; if (x) return 1; "
+                       "return ") +
+               "all(x); }",
            "__device__ int sum(int x) { if (table[x](x)) { return 1; } __syncthreads(); return 2; }",
            "__device__ int sum(int x) BEGIN if (x) return 1; __syncthreads(); return 2; END",
-           "__device__ int sum(int x) { if (x) return 1;\n#include <gpumap/grid.h>\nreturn 2; }\n__device__ void "
-           "meet(int) { __syncthreads(); }",
+           std::string("__device__ int sum(int x) { if (x) return 1;\n#include <gpumap/grid.h>\nreturn 2; "
+                       "}\n__device__ void ") +
+               "meet(int) { __syncthreads(); }",
        }) {
     EXPECT_THAT(refusal(cuda(both)), HasSubstr("threads end early")) << both;
   }
