@@ -2,7 +2,6 @@
 #pragma once
 
 #include <gst/gst.h>
-#include <sys/types.h>
 
 #include <memory>
 

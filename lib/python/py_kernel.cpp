@@ -220,6 +220,7 @@ PyObject* kernel_call(PyObject* self, PyObject* arguments, PyObject* keywords) {
   options.to_host = to_host != 0 || as_kernel(self)->device.software != 0 ? 1 : 0;
   options.gap = gap != 0 ? 1 : 0;
   gpumap_memory output = nullptr;
+  gpumap_layout declared = GPUMAP_INIT(gpumap_layout);
   gpumap_status status = GPUMAP_OK;
   {
     const HoldRef hold = array->hold;
@@ -228,6 +229,12 @@ PyObject* kernel_call(PyObject* self, PyObject* arguments, PyObject* keywords) {
     }
     const WithoutGil others;
     status = gpumap_kernel_run(as_kernel(self)->kernel, &options, &output);
+    // Its turn may be another thread's call.
+    if (output != nullptr && options.out == nullptr && options.layout != nullptr &&
+        gpumap_kernel_output(as_kernel(self)->kernel, options.layout, &declared) == GPUMAP_OK &&
+        declared.format != GPUMAP_FORMAT_BYTES && std::memcmp(&declared, options.layout, sizeof declared) != 0) {
+      options.out = &declared;
+    }
   }
   if (status == GPUMAP_TIMEOUT) {
     return raise_status(status, "the GPU was not done within the timeout");
@@ -237,12 +244,6 @@ PyObject* kernel_call(PyObject* self, PyObject* arguments, PyObject* keywords) {
   }
   if (output == nullptr) {
     return new_ref(Py_None);
-  }
-  gpumap_layout declared = GPUMAP_INIT(gpumap_layout);
-  if (options.out == nullptr && options.layout != nullptr &&
-      gpumap_kernel_output(as_kernel(self)->kernel, options.layout, &declared) == GPUMAP_OK &&
-      declared.format != GPUMAP_FORMAT_BYTES && std::memcmp(&declared, options.layout, sizeof declared) != 0) {
-    options.out = &declared;
   }
   return output_array(self, output, array, options.out);
 }

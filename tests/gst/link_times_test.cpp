@@ -98,6 +98,13 @@ TEST_F(LinkSides, ARecordingHasAllFramesAtTheirDistances) {
   }
 }
 
+GstClockTime running_time_at(GstPad* pad, GstClockTime time) {
+  const Ptr<GstEvent> event(gst_pad_get_sticky_event(pad, GST_EVENT_SEGMENT, 0));
+  const GstSegment* segment = nullptr;
+  gst_event_parse_segment(event.get(), &segment);
+  return gst_segment_to_running_time(segment, GST_FORMAT_TIME, time);
+}
+
 /// How far ahead of its time a frame comes to a pad, at most.
 struct Ahead {
   std::atomic<GstClockTimeDiff> most{G_MININT64};
@@ -110,10 +117,7 @@ struct Ahead {
   static GstPadProbeReturn note(GstPad* pad, GstPadProbeInfo* info, gpointer user) {
     auto* self = static_cast<Ahead*>(user);
     const GstClockTime time = GST_BUFFER_PTS(GST_PAD_PROBE_INFO_BUFFER(info));
-    const Ptr<GstEvent> event(gst_pad_get_sticky_event(pad, GST_EVENT_SEGMENT, 0));
-    const GstSegment* segment = nullptr;
-    gst_event_parse_segment(event.get(), &segment);
-    const GstClockTime running = gst_segment_to_running_time(segment, GST_FORMAT_TIME, time);
+    const GstClockTime running = running_time_at(pad, time);
     const Element element(gst_pad_get_parent_element(pad));
     const Ptr<GstClock> clock(gst_element_get_clock(element.get()));
     if (clock && GST_CLOCK_TIME_IS_VALID(running)) {
@@ -181,10 +185,7 @@ struct LastShift {
   static GstPadProbeReturn note(GstPad* pad, GstPadProbeInfo* info, gpointer user) {
     auto* self = static_cast<LastShift*>(user);
     const GstClockTime time = GST_BUFFER_PTS(GST_PAD_PROBE_INFO_BUFFER(info));
-    const Ptr<GstEvent> event(gst_pad_get_sticky_event(pad, GST_EVENT_SEGMENT, 0));
-    const GstSegment* segment = nullptr;
-    gst_event_parse_segment(event.get(), &segment);
-    const GstClockTime running = gst_segment_to_running_time(segment, GST_FORMAT_TIME, time);
+    const GstClockTime running = running_time_at(pad, time);
     if (GST_CLOCK_TIME_IS_VALID(running)) {
       self->value = GST_CLOCK_DIFF(time, running);
     } else {

@@ -222,6 +222,34 @@ TEST(LinkQuestions, AMessageAtOnceOvertakesWhatIsReadWithIt) {
   for (const char* const next : {"'at once'", "'in order'", "1"}) EXPECT_EQ(next_of(*consumer), next);
 }
 
+// Of one process some connections only look now and then, and ask nothing.
+TEST(LinkQuestions, AMarkIsPassedByWhoAsksAndByOthersOfItsProcessThatDo) {
+  LinkQuestion asked;
+  std::atomic<int> came{0};
+  Served served(4, {.on_question = [&](LinkQuestion& question) {
+                  if (came == 0) asked = std::move(question);
+                  ++came;
+                  return true;
+                }});
+  const auto asker = served.consumer();
+  const auto other = served.consumer();
+  ASSERT_TRUE(asker->tell(bytes_of("x")));
+  ASSERT_TRUE(comes_true([&] { return came == 1; }));
+  served.server->send(bytes_of("end"));
+  served.server->mark();
+  EXPECT_FALSE(served.server->is_past_mark(asked));
+  EXPECT_EQ(next_of(*asker), "'end'");
+  EXPECT_FALSE(served.server->is_past_mark(asked)) << "it may still deal with that";
+  EXPECT_EQ(at_once(*asker), "timeout");
+  EXPECT_TRUE(served.server->is_past_mark(asked));
+  ASSERT_TRUE(other->tell(bytes_of("y")));
+  ASSERT_TRUE(comes_true([&] { return came == 2; }));
+  EXPECT_FALSE(served.server->is_past_mark(asked));
+  // Of a namespace that is not seen here, it may be anybody's.
+  asked.who.pid = 0;
+  EXPECT_TRUE(served.server->is_past_mark(asked));
+}
+
 // A client that may miss frames, and is paused beside an event with each of them: it keeps its connection, and asks.
 TEST(LinkQuestions, WhoMayMissFramesMayMissWhatGoesWithThem) {
   Answering answering;
