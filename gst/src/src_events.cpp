@@ -208,6 +208,12 @@ void SrcStream::push(GstEvent* event) {
       // It is due when a frame of its time would be.
       if (shift_.update(*channel_, false)) shifted_ = true;
       if (shifted_ && segment_ != nullptr) push_segment(nullptr, time);
+      if (const GstClockTime earlier = earlier_by(time, duration); earlier > 0) {
+        GstEvent* const made = gst_event_new_gap(time - earlier, duration);
+        gst_event_set_seqnum(made, gst_event_get_seqnum(event));
+        gst_event_unref(event);
+        event = made;
+      }
       break;
     }
     case GST_EVENT_SEGMENT_DONE:

@@ -533,16 +533,28 @@ GstClockTime SrcStream::earliest_from(GstBuffer* buffer) const {
                                          : time - std::min(time, longest_reordering);
 }
 
+/// When what is of `time` is due in the gpumapsink's pipeline; nothing where frames have no times or go backwards.
+std::optional<GstClockTimeDiff> SrcStream::running_there(GstClockTime time) const {
+  if (segment_ == nullptr || !is_timed_) return std::nullopt;
+  const GstSegment* segment = nullptr;
+  gst_event_parse_segment(segment_, &segment);
+  guint64 running = 0;
+  const int sign = gst_segment_to_running_time_full(segment, GST_FORMAT_TIME, time, &running);
+  if (sign == 0 || segment->rate < 0) return std::nullopt;
+  return sign * static_cast<GstClockTimeDiff>(running);
+}
+
 /// An encoder may need many frames before its pipeline plays, and gives them in another order. Were some of them due
 /// before time began here, or others behind them due before them once it has begun, a muxer would leave these out.
 void SrcStream::hold_for_encoder(GstBuffer* first) {
-  if (segment_ == nullptr || !is_timed_ || settings_.is_live) return;
-  GstSegment segment;
-  gst_event_copy_segment(segment_, &segment);
-  guint64 running = 0;
-  const int sign = gst_segment_to_running_time_full(&segment, GST_FORMAT_TIME, GST_BUFFER_PTS(first), &running);
-  if (sign == 0 || segment.rate < 0) return;
-  if (shift_.hold(*channel_, sign * static_cast<GstClockTimeDiff>(running))) shifted_ = true;
+  const auto due_there = settings_.is_live ? std::nullopt : running_there(GST_BUFFER_PTS(first));
+  if (due_there && shift_.hold(*channel_, *due_there)) shifted_ = true;
+}
+
+/// See TimeShift::earlier_by(): what has this time and duration.
+GstClockTime SrcStream::earlier_by(GstClockTime time, GstClockTime duration) {
+  const auto due_there = settings_.do_timestamp ? std::nullopt : running_there(time);
+  return due_there ? std::min(shift_.earlier_by(*due_there, duration), time) : 0;
 }
 
 /// Before `buffer`: the segment, where the running time is another one since the last frame.
@@ -587,6 +599,9 @@ void SrcStream::push(Channel::Next& frame) {
   leave_out_odd_times(buffer);
   if (settings_.do_timestamp) stamp_time(buffer);
   if (shift_.may_hold()) hold_for_encoder(buffer);
+  const GstClockTime earlier = earlier_by(GST_BUFFER_PTS(buffer), GST_BUFFER_DURATION(buffer));
+  if (GST_BUFFER_PTS_IS_VALID(buffer)) GST_BUFFER_PTS(buffer) -= earlier;
+  if (GST_BUFFER_DTS_IS_VALID(buffer)) GST_BUFFER_DTS(buffer) -= std::min(GST_BUFFER_DTS(buffer), earlier);
   mend_segment(buffer);
   GST_LOG_OBJECT(element_, "frame %" G_GUINT64_FORMAT "%s: %" GST_PTR_FORMAT, number,
                  memory == SrcOutput::Memory::copy ? ", copied" : "", static_cast<void*>(buffer));

@@ -42,6 +42,11 @@ class TimeShift {
   /// that this frame is not due before time begins here, and others at their distances. True where the value has
   /// changed.
   [[nodiscard]] bool hold(const Channel& channel, GstClockTimeDiff first);
+  /// By how much the next frame or gap, of running time `begin` there and this duration, is due before what the value
+  /// says. In a recording the value does not fall: frames that an encoder reorders would come into a segment that
+  /// begins in the middle. None is due before those in front of it, although the time here stood still in a pause and
+  /// that there did not.
+  [[nodiscard]] GstClockTime earlier_by(GstClockTimeDiff begin, GstClockTime duration);
   /// Once, for the first frame since a reset of the time here for which both pipelines have a time.
   [[nodiscard]] bool may_hold() noexcept;
   [[nodiscard]] GstClockTimeDiff value() const noexcept { return shift_; }
@@ -55,7 +60,10 @@ class TimeShift {
 
   GstElement* src_;
   std::atomic<GstClockTimeDiff> shift_{0};
+  GstClockTimeDiff now_ = 0;  ///< what the clocks say; the value is that, but in a recording
   std::shared_ptr<PrerollClock> preroll_;
+  GstClockTimeDiff recorded_until_ = 0;  ///< running time here
+  GstClockTimeDiff behind_ = 0;          ///< frames are recorded by so much later than the clocks say
   bool may_hold_ = true;
   std::optional<GstClockTimeDiff> given_;  ///< to frames that went ahead while the gpumapsink's pipeline did not play
   Channel::SinkTime there_;
@@ -160,7 +168,9 @@ class SrcStream {
   void push(Channel::Next& frame);
   [[nodiscard]] GstClockTime earliest_from(GstBuffer* buffer) const;
   [[nodiscard]] bool joined_late(const Channel::Next& first) const;
+  [[nodiscard]] std::optional<GstClockTimeDiff> running_there(GstClockTime time) const;
   void hold_for_encoder(GstBuffer* first);
+  [[nodiscard]] GstClockTime earlier_by(GstClockTime time, GstClockTime duration);
   void mend_segment(GstBuffer* buffer);
   void stamp_time(GstBuffer* buffer) const;
   // Events: events.cpp.

@@ -16,6 +16,8 @@ namespace {
 constexpr gint64 between_looks_us = 1000000;
 /// Two clocks are read one after the other: a difference below this may be the time in between.
 constexpr GstClockTimeDiff clock_error = 2 * GST_MSECOND;
+/// More than two clocks drift apart between two looks.
+constexpr GstClockTimeDiff clocks_differ = 20 * GST_MSECOND;
 
 /// The base time of an element's pipeline.
 struct Base {
@@ -61,7 +63,7 @@ GstClockTimeDiff running_time_of(GstElement* src, const Base& base, PrerollClock
 }  // namespace
 
 void TimeShift::reset() {
-  shift_ = 0;
+  shift_ = now_ = 0;
   forget_hold();
   there_ = {};
   here_ = GST_CLOCK_TIME_NONE;
@@ -75,6 +77,7 @@ void TimeShift::reset() {
 
 void TimeShift::forget_hold() {
   preroll_.reset();
+  recorded_until_ = behind_ = 0;
   given_.reset();
   may_hold_ = true;
 }
@@ -93,8 +96,19 @@ bool TimeShift::hold(const Channel& channel, GstClockTimeDiff first) {
   const GstClockTimeDiff there = now_there(channel);
   preroll_->begin_at(now - there - std::max(-first, given_.value_or(-there)));
   const GstClockTimeDiff before = shift_;
-  shift_ = compute(channel, false);
+  shift_ = now_ = compute(channel, false);
   return shift_ != before;
+}
+
+GstClockTime TimeShift::earlier_by(GstClockTimeDiff begin, GstClockTime duration) {
+  constexpr GstClockTimeDiff gap = 500 * GST_MSECOND;
+  if (!preroll_) return 0;
+  // The first that a live producer made after the pause: the recording has none.
+  const GstClockTimeDiff later = begin + now_ + behind_ - recorded_until_;
+  if (later > gap) behind_ -= std::min(behind_, later);
+  const auto length = static_cast<GstClockTimeDiff>(GST_CLOCK_TIME_IS_VALID(duration) ? duration : 0);
+  recorded_until_ = std::max(recorded_until_, begin + now_ + behind_ + length);
+  return static_cast<GstClockTime>(std::max<GstClockTimeDiff>(shift_ - now_ - behind_, 0));
 }
 
 void TimeShift::begin_anew_there(const Channel& channel) {
@@ -129,7 +143,7 @@ GstClockTimeDiff TimeShift::compute_from(const Channel::FarTime& there, const Ch
   two_clocks_ = !shared;
   estimated_ = !there.clockless && (!there.playing || !base_here.settled);
   looked_at_us_ = g_get_monotonic_time();
-  if (plays_without_clock(base_here, here) || (there.clockless && !anew)) return shift_;
+  if (plays_without_clock(base_here, here) || (there.clockless && !anew)) return now_;
   if (base_here.settled) ended_here_ = GST_CLOCK_TIME_NONE;
   // Running times: sums of clocks' times might overflow.
   return running_time_of(src_, base_here, preroll_.get(), now_here, now) - there.running_time(now);
@@ -139,9 +153,9 @@ GstClockTimeDiff TimeShift::compute(const Channel& channel, bool anew) {
   const Ptr<GstElement> sink(channel.sink());
   if (!sink) {
     const auto far = channel.far_time();
-    return far ? compute_from(*far, channel, anew) : shift_.load();
+    return far ? compute_from(*far, channel, anew) : now_;
   }
-  GstClockTimeDiff shift = shift_;
+  GstClockTimeDiff shift = now_;
   estimated_ = false;
   Base base_there = base_of(sink.get(), channel.sink_playing(), ended_there_);
   const Base base_here = base_of(src_, channel.src_playing(), ended_here_);
@@ -178,19 +192,22 @@ bool TimeShift::update(const Channel& channel, bool anew) {
   if (there.is_later) return false;
   const GstClockTime here = base_time_of(src_);
   const bool playing = channel.src_playing();
-  const bool changed = there != there_ || here != here_ || playing != playing_;
+  const bool same_there = there == there_;
+  const bool changed = !same_there || here != here_ || playing != playing_;
   const bool again = two_clocks_ && g_get_monotonic_time() - looked_at_us_ > between_looks_us;
   const bool known = estimated_ && !is_changing_state(src_) && there.playing && playing;
   if (!changed && !again && !known && !anew) return false;
   there_ = there;
   here_ = here;
   playing_ = playing;
-  const GstClockTimeDiff before = shift_;
-  const GstClockTimeDiff shift = compute(channel, anew);
+  const GstClockTimeDiff now = compute(channel, anew);
   // Between two looks at the same clocks only their drift counts.
-  if (again && !changed && !known && !anew && std::llabs(shift - before) < clock_error) return false;
-  shift_ = shift;
-  return shift != before;
+  if (again && !changed && !known && !anew && std::llabs(now - now_) < clock_error) return false;
+  // The time here stood still in a pause.
+  if (preroll_ && same_there && now_ - now > clocks_differ) behind_ += now_ - now;
+  now_ = now;
+  if (preroll_ && !anew && now + behind_ <= shift_) return false;
+  return shift_.exchange(now + behind_) != now + behind_;
 }
 
 }  // namespace gpumap::gst

@@ -194,6 +194,39 @@ TEST(TwoPipelines, ASeekOfARecordingBeginsItAnew) {
   }
 }
 
+// A live producer plays on meanwhile, another waits. Nothing goes back in the recording, nor does the pause last in it;
+// and where the time changes, frames that the encoder reorders keep theirs.
+TEST(TwoPipelines, ARecordingGoesOnBehindAPauseWhereItWas) {
+  side_by_side(std::vector<std::string>{"false", "true", "true leaky=oldest"}, [](const std::string& live) {
+    Due raw, encoded;
+    const std::string channel = new_channel();
+    Pipeline in("videotestsrc is-live=" + live.substr(0, live.find(' ')) +
+                " ! video/x-raw,format=I420,width=16,height=16,framerate=50/1 ! gpumapsink " +
+                (live.find(' ') == live.npos ? "" : live.substr(live.find(' '))) + " channel=" + channel);
+    Pipeline out("gpumapsrc channel=" + channel +
+                 " ! x264enc name=enc rc-lookahead=5 sync-lookahead=0 bframes=3 b-adapt=false ! "
+                 "identity name=out sleep-time=5000 ! fakesink sync=false");
+    raw.watch(out.element("enc"), "sink");
+    encoded.watch(out.element("out"), "sink");
+    ASSERT_NE(in.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+    ASSERT_TRUE(out.reach(GST_STATE_PLAYING));
+    for (const std::size_t until : {50, 100, 150}) {
+      ASSERT_TRUE(eventually([&] { return encoded.count() >= until; }));
+      ASSERT_TRUE(out.reach(GST_STATE_PAUSED));
+      g_usleep(1'000'000);
+      ASSERT_TRUE(out.reach(GST_STATE_PLAYING));
+    }
+    ASSERT_TRUE(eventually([&] { return encoded.count() >= 200; }));
+    out.stop();
+    for (std::size_t n = 1; n < raw.count(); ++n) {
+      EXPECT_LT(raw.running[n - 1], raw.running[n]) << n;
+      EXPECT_LT(raw.running[n] - raw.running[n - 1], 700 * GST_MSECOND) << n;
+    }
+    std::ranges::sort(encoded.running);
+    EXPECT_TRUE(std::ranges::includes(raw.running, encoded.running)) << "and each of these once";
+  });
+}
+
 // A pause of the consumer moves gaps as it does frames, also where no frame comes first.
 TEST(TwoPipelines, AGapBehindAPauseIsDueInItsTime) {
   const std::string channel = new_channel();
