@@ -27,11 +27,12 @@ GST_DEBUG_CATEGORY_STATIC(gpumap_memory_debug);
 
 namespace gpumap::gst {
 
-void await_written(const Fence& written, const std::function<bool()>& stops, const char* what, const Giver* giver) {
+void await_written(const Fence& written, const std::function<bool()>& stops, const char* what, const Giver* giver,
+                   bool once) {
   constexpr std::chrono::seconds patience{30};
   constexpr std::chrono::seconds patience_while_stopping{1};
   constexpr std::chrono::milliseconds look_again{20};
-  Deadline end = Clock::now() + patience;
+  Deadline end = Clock::now() + (once ? std::chrono::seconds(0) : patience);
   bool ends = false;
   while (written.wait_for(std::min<Clock::duration>(look_again, end - Clock::now())) != WaitResult::ready) {
     const auto now = Clock::now();
@@ -258,8 +259,13 @@ std::shared_ptr<const Giver> FrameMemory::giver() const {
 
 void FrameMemory::await_written() const {
   const std::shared_ptr<const Giver> giver = this->giver();
-  gst::await_written(
-      written(), [&giver] { return giver && giver->stops(); }, "the kernel that fills this frame", giver.get());
+  const auto stops = [&giver] { return giver && giver->stops(); };
+  try {
+    gst::await_written(written(), stops, "the kernel that fills this frame", giver.get(), waited_in_vain_);
+  } catch (const Error&) {
+    waited_in_vain_ = true;
+    throw;
+  }
 }
 
 void FrameMemory::let_cuda_stream_wait(void* stream) const {
@@ -270,6 +276,7 @@ void FrameMemory::set_written(const Fence& fence, std::shared_ptr<const Giver> g
   const std::lock_guard lock(work_mutex_);
   written_ = fence;
   giver_ = std::move(giver);
+  waited_in_vain_ = false;
 }
 
 void FrameMemory::add_read_fence(const Fence& fence) {

@@ -35,9 +35,9 @@ namespace gpumap::gst {
 
 /// Nothing else ends a map, or a copy: a kernel without an end would keep the element that waits from ever stopping.
 /// After 30 s, or 1 s once `stops()`, throws Error(io), which says that `what` has not ended. With a `giver`, which
-/// then stops, until its end_of_waits().
+/// then stops, until its end_of_waits(). `once`: looks, and does not wait.
 void await_written(const Fence& written, const std::function<bool()>& stops, const char* what,
-                   const Giver* giver = nullptr);
+                   const Giver* giver = nullptr, bool once = false);
 
 /// For the warning that tells of a frame with FrameMemory::recalled().
 inline constexpr const char* taken_back =
@@ -113,7 +113,8 @@ class FrameMemory final : public FrameHolder {
 
   /// GPU work that fills these bytes; default: none, the CPU wrote them.
   [[nodiscard]] Fence written() const;
-  /// Wait for that work, as await_written(), until the giver is to stop. Throws Error(io).
+  /// Wait for that work, as await_written(), until the giver is to stop. Throws Error(io), and from then on at once
+  /// while the work has not ended: GStreamer maps what it could not map once more, to copy it.
   void await_written() const;
   /// What `stream`, a CUstream of the device's context, is given from here on starts after that work. The GPU waits for
   /// CUDA work, the CPU as await_written() for other work. Throws Error(not_supported | io | device_lost).
@@ -164,6 +165,7 @@ class FrameMemory final : public FrameHolder {
   mutable std::mutex work_mutex_;  ///< of the two below, and of a block's readers: a map() may wait with mutex_
   Fence written_;
   std::shared_ptr<const Giver> giver_;
+  mutable std::atomic<bool> waited_in_vain_{false};
 };
 
 /// Asked by GstAllocator::alloc; null: take system memory instead. A part of a slot has to begin at a multiple of

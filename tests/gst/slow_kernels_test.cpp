@@ -581,6 +581,22 @@ TEST(Map, OfManyFramesEndsAsThatOfOne) {
   }
 }
 
+// GStreamer maps what it could not map once more, to copy it.
+TEST(Map, WaitsOnceForWhatDoesNotEnd) {
+  const auto unwritten = std::make_shared<Unwritten>();
+  const Data data = random_data(frame_bytes, 1);
+  const Buffer frame = on_gpu(data);
+  frame_memory(gst_buffer_peek_memory(frame.get(), 0))->set_written(Fence(unwritten, 1));
+  const auto begin = std::chrono::steady_clock::now();
+  GstMapInfo map;
+  EXPECT_FALSE(gst_buffer_map(frame.get(), &map, GST_MAP_READ));
+  const auto waited = std::chrono::steady_clock::now() - begin;
+  EXPECT_GE(waited, 29s);
+  EXPECT_LT(waited, 45s);
+  unwritten->write();
+  EXPECT_EQ(data_of(frame.get()), data);
+}
+
 // Elsewhere somebody asks what fills the frame, to put a kernel behind that.
 TEST(Map, KeepsNobodyFromAskingWhatFillsTheFrame) {
   const ShaderFile kernel{"void main() {\n  store_u8(frame.out_view.plane[0], 7u);\n}\n"};
