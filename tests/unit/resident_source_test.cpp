@@ -163,6 +163,19 @@ TEST(ResidentSource, RefusesWhatTheGpuWouldNotComeBackFrom) {
                "all(x); }",
            "__device__ int sum(int x) { if (table[x](x)) { return 1; } __syncthreads(); return 2; }",
            "__device__ int sum(int x) BEGIN if (x) return 1; __syncthreads(); return 2; END",
+           std::string("#define EACH(n) for (int i = 0; i < n; ++i) {\n#define NEXT }\n__device__ int sum(int x) { ") +
+               "EACH(4) __syncthreads(); if (x > i) return i; NEXT return 2; }",
+           "__device__ int sum(int x) <% for (;;) <% __syncthreads(); if (x) return 1; %> return 2; %>",
+           std::string("struct All { int x; __device__ operator int() const { __syncwarp(); return x; } };\n") +
+               "__device__ int sum(All all, int x) { if (x) return 1; return all; }",
+           std::string("struct All { __device__ int operator[](int x) const __attribute__((pure)) { __syncwarp(); ") +
+               "return x; } };\n__device__ int sum(All all, int x) { if (x) return 1; return all[x]; }",
+           std::string("struct All { __device__ int* begin() { __syncwarp(); return a; } int a[4]; };\n") +
+               "__device__ int sum(All all, int x) { if (x) return 1; for (int i : all) x += i; return x; }",
+           std::string("struct All { __device__ ~All() { __syncwarp(); } };\n") +
+               "__device__ int sum(int x) { All all; if (x) return 1; return 2; }",
+           std::string("struct All { __device__ All() { __syncwarp(); } };\n") +
+               "__device__ int sum(int x) { if (x) return 1; All all; return 2; }",
            std::string("__device__ int sum(int x) { if (x) return 1;\n#include <gpumap/grid.h>\nreturn 2; "
                        "}\n__device__ void ") +
                "meet(int) { __syncthreads(); }",
@@ -205,6 +218,9 @@ TEST(ResidentSource, RefusesWhatTheGpuWouldNotComeBackFrom) {
                "__device__ int two(int x) { if (x) return 1; int sum = 0; return sum; }",
            "__device__ int two(int x) {\n#if A\nfor (;;) {\n#else\nfor (;;) {\n#endif\nx = 1; } return x; }\n" + one +
                "__syncthreads(); }",
+           "#define EACH(n) for (int i = 0; i < n; ++i) { x += i; }\n__device__ int sum(int x) { EACH(4) return x; }",
+           std::string("struct All { __device__ All() { __syncwarp(); } __device__ ~All() {} };\n") +
+               "__device__ int sum(int x) { All all; if (x) return 1; return 2; }",
            "#define TEXT(x) #x\n" + one + "__syncthreads(); printf(TEXT(x)); }",
        }) {
     EXPECT_EQ(refusal(cuda(fine)), "") << fine;

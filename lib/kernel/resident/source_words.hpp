@@ -16,8 +16,8 @@ constexpr bool is_of_name(char c) noexcept {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
 }
 
-/// A name, a keyword or a number of a source, one of ( ) { } [ ] ; : # ## <<<, or what is between the quotes of a
-/// string
+/// A name, a keyword or a number of a source, one of ( ) { } [ ] ; : ~ # ## <<< <% %>, or what is between the quotes of
+/// a string.
 struct SourceWord {
   std::string_view text;
   bool quoted = false;
@@ -90,15 +90,16 @@ class SourceWords {
       }
     } else {
       if (begins_line_ && (c == '#' || comes("%:"))) directive_ = true;
-      if (const std::size_t pastes = comes("##") ? 2 : comes("%:%:") ? 4 : 0; pastes != 0) {
-        words_.push_back({code_.substr(at_, pastes), false, directive_});
+      const bool has_two = comes("##") || comes("<%") || comes("%>");
+      if (const std::size_t length = has_two ? 2 : comes("%:%:") ? 4 : 0; length != 0) {
+        words_.push_back({code_.substr(at_, length), false, directive_});
         begins_line_ = false;
-        at_ += pastes;
+        at_ += length;
         return;
       }
       if (c == '\n') directive_ = false;
       if (comes("<<<")) words_.push_back({code_.substr(at_, 3), false, directive_});
-      if (std::string_view("(){}[];:#").find(c) != std::string_view::npos) {
+      if (std::string_view("(){}[];:~#").find(c) != std::string_view::npos) {
         words_.push_back({code_.substr(at_, 1), false, directive_});
       }
       begins_line_ = c == '\n' || (begins_line_ && (c == ' ' || c == '\t' || c == '\r'));

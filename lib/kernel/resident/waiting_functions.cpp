@@ -20,6 +20,8 @@ bool is_one_of(std::string_view word, std::span<const std::string_view> all) {
 
 constexpr std::array<std::string_view, 5> types{"struct", "class", "union", "enum", "namespace"};
 constexpr std::array<std::string_view, 4> attributes{"alignas", "__align__", "__attribute__", "__declspec"};
+/// Functions that are called without their names: operators and destructors among others.
+constexpr std::array<std::string_view, 4> unnamed{"operator", "~", "begin", "end"};
 constexpr std::array<std::string_view, 8> controls{"if", "else", "for", "while", "do", "switch", "try", "catch"};
 
 }  // namespace
@@ -30,8 +32,10 @@ void WaitingFunctions::Reader::see(std::size_t at, bool waits) {
     return;
   }
   const std::string_view text = words_[at].text;
+  if (text == "<%" || text == "%>") all_.is_left_anywhere_ = all_.is_unclear_ = true;
   if (text == "(") ++place_.parentheses;
   if (text == ")") --place_.parentheses;
+  if (at > 0 && is_one_of(words_[at - 1].text, types)) all_.types_.emplace(text);
   if (text == "{") begin_block(at);
   if (text == "}") end_block(at);
   if (text == ";" && place_.parentheses == 0) end_statement(at);
@@ -61,8 +65,10 @@ bool WaitingFunctions::Reader::is_directive(std::size_t at) const {
 void WaitingFunctions::Reader::see_directive(std::size_t at, bool waits) {
   const std::string_view text = words_[at].text;
   if (!is_directive(at)) {
-    if (macro_ == none || !is_of_name(text[0])) return;
+    if (macro_ == none) return;
     Function& macro = all_.functions_[macro_];
+    if (!words_[at].quoted) macro.braces += text == "{" || text == "<%" ? 1 : text == "}" || text == "%>" ? -1 : 0;
+    if (!is_of_name(text[0])) return;
     if (macro.names.empty()) macro.names.emplace(text);
     if (waits) macro.waits_at = at;
     note(at, macro_, true);
@@ -136,7 +142,9 @@ void WaitingFunctions::Reader::begin_function(std::size_t at) {
   Function& made = all_.functions_.emplace_back();
   for (std::size_t i = place_.statement; i < at; ++i) {
     const auto& [text, quoted, directive] = words_[i];
-    if (quoted || directive || !is_of_name(text[0])) continue;
+    if (quoted || directive) continue;
+    if (text == "~" || text == "operator") made.names.emplace(text);
+    if (!is_of_name(text[0])) continue;
     if (is_call(i)) made.names.emplace(text);
     if (i == place_.statement && is_one_of(text, controls)) all_.is_left_anywhere_ = all_.is_unclear_ = true;
   }
@@ -218,8 +226,10 @@ bool WaitingFunctions::Reader::is_at_end(std::size_t at) const {
 
 bool WaitingFunctions::is_left_early() const {
   const auto is_left = [](const Function& function) { return function.left_at != Reader::none; };
-  const bool any = is_left_anywhere_ || std::ranges::any_of(functions_, is_left);
-  if (!any || is_left_anywhere_ || is_unclear_) return any;
+  const auto is_brace = [](const Function& function) { return function.braces != 0; };
+  const bool is_left_somewhere = is_left_anywhere_ || std::ranges::any_of(functions_, is_brace);
+  const bool any = is_left_somewhere || std::ranges::any_of(functions_, is_left);
+  if (!any || is_left_somewhere || is_unclear_) return any;
   std::vector<std::size_t> waits_at(functions_.size()), waiting;
   const auto add = [&](std::size_t function, std::size_t at) {
     if (waits_at[function] == 0 && at != 0) waiting.push_back(function);
@@ -233,10 +243,11 @@ bool WaitingFunctions::is_left_early() const {
       add(function.within, Reader::none - 1);  // called anywhere
       continue;
     }
-    if (function.names.empty() || function.names.contains("operator")) return true;
-    // A variable may have the name of a function.
-    const auto& users = function.is_macro ? users_ : callers_;
+    const auto is_unnamed = [&](std::string_view name) { return function.names.contains(name); };
+    if (function.names.empty() || std::ranges::any_of(unnamed, is_unnamed)) return true;
     for (const std::string& name : function.names) {
+      // A variable may have the name of a function; a constructor is called by one of its type.
+      const auto& users = function.is_macro || types_.contains(name) ? users_ : callers_;
       const auto found = users.find(name);
       if (found == users.end()) continue;
       for (const auto& [user, at] : found->second) add(user, at);

@@ -16,7 +16,7 @@ namespace gpumap {
 
 /// The functions and macros of a source and of what it includes: which of them wait, by themselves or by what they
 /// call, and which return before that, or in a statement in which they do. Where the text does not tell, as where
-/// macros are braces, they are taken to do both.
+/// macros are braces or a function that waits is called without its name, they are taken to do both.
 class WaitingFunctions {
  public:
   /// Reads one file. See each of its words in order.
@@ -72,11 +72,13 @@ class WaitingFunctions {
     std::size_t within = Reader::none;   ///< of a lambda: its function
     std::size_t left_at = Reader::none;  ///< where the first statement begins in which it returns, and does not end
     std::size_t waits_at = 0;            ///< the last word that waits; 0: none
+    int braces = 0;                      ///< of a macro: those that it opens and does not close
   };
 
   std::vector<Function> functions_;
   using Users = std::map<std::string, std::map<std::size_t, std::size_t>, std::less<>>;  ///< and the last place
   Users callers_, users_;                                                                ///< of a function, of any word
+  std::set<std::string, std::less<>> types_;                                             ///< their names
   bool is_unclear_ = false;  ///< something waits in no function
   bool is_left_anywhere_ = false;
 };
