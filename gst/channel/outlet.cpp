@@ -548,6 +548,7 @@ void Outlet::forget_last_stream() {
   }
   std::erase_if(kept_, is_over);
   names_.clear();
+  told_of_metas_ = false;
 }
 
 /// Whether clients need the event in its place, as a gap: who comes later is not told of it.
@@ -635,9 +636,10 @@ void Outlet::show(Channel::Next& frame) {
   }
   const MetaText metas = frame.carrier ? text_of_metas(frame.carrier.get(), max_link_note) : MetaText();
   if (metas.left_out != 0) {
-    GST_DEBUG_OBJECT(
-        sink_,
-        "%u metas of a frame do not cross, or not all of them: they cannot be written, or take more than %zu bytes",
+    GST_CAT_LEVEL_LOG(
+        GST_CAT_DEFAULT, std::exchange(told_of_metas_, true) ? GST_LEVEL_DEBUG : GST_LEVEL_WARNING, sink_,
+        "%u metas of a frame do not cross to other processes, or not all of them: they cannot be written, or take more "
+        "than %zu bytes",
         metas.left_out, max_link_note);
   }
   server_->show(std::move(frame.lease), metas.text);

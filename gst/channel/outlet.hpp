@@ -114,6 +114,7 @@ class Outlet {
   std::optional<VideoLayout> layout_;
   std::optional<VideoLayout> checked_layout_;  ///< a layout that fits into frames of `checked_bytes_` bytes
   std::uint64_t checked_bytes_ = 0;
+  bool told_of_metas_ = false;                     ///< in this stream, that some do not cross
   std::optional<Channel::FarTime> time_;           ///< the time that clients know
   Channel::SinkTime sink_time_;                    ///< at that moment
   GstClockTime ended_base_ = GST_CLOCK_TIME_NONE;  ///< the base time that a flush ended

@@ -284,7 +284,10 @@ gboolean start(GstBaseTransform* trans) {
 }
 
 gboolean stop(GstBaseTransform* trans) {
-  state_of(trans).watchdog.reset();
+  GST_PAD_STREAM_LOCK(trans->sinkpad);  // the end of a flush that came before the pad's may look at it
+  auto watchdog = std::move(state_of(trans).watchdog);
+  GST_PAD_STREAM_UNLOCK(trans->sinkpad);
+  watchdog.reset();
   GST_OBJECT_LOCK(trans);
   auto runner = std::move(state_of(trans).runner);
   GST_OBJECT_UNLOCK(trans);

@@ -336,7 +336,8 @@ PyObject* kernel_close(PyObject* self, PyObject* /*none*/) {
 
 PyMethodDef kernel_methods[] = {
     {"set", method(kernel_set_params), METH_VARARGS | METH_KEYWORDS,
-     "set($self, **params)\n--\n\nParameters of the frames from here on. InvalidArgument leaves them as they were."},
+     "set($self, **params)\n--\n\nParameters of the frames from here on. Those that are not named take their "
+     "defaults. InvalidArgument leaves them as they were."},
     {"result", method(kernel_result), METH_VARARGS | METH_KEYWORDS,
      "result($self, timeout=None)\n--\n\nThe result words of the oldest launch whose result was not asked for: a "
      "list of numbers of 64 bits. Of launches that have ended the last 1024 are kept. timeout: seconds. Raises "

@@ -527,9 +527,9 @@ GPUMAP_C_API gpumap_status gpumap_kernel_open(gpumap_device device, const gpumap
 /* Waits for its launches, 5 s at most. */
 GPUMAP_C_API gpumap_status gpumap_kernel_close(gpumap_kernel kernel);
 GPUMAP_C_API gpumap_status gpumap_kernel_get_info(gpumap_kernel kernel, gpumap_kernel_info* info);
-/* For the frames from here on. INVALID, and they stay as they were; BUSY where other calls take a minute. With the
- * built-in `convert` a crop is to lie within the last frame, too: for one that needs larger frames open another
- * kernel. */
+/* For the frames from here on. Those that are not named take their defaults. INVALID, and all stay as they were; BUSY
+ * where other calls take a minute. With the built-in `convert` a crop is to lie within the last frame, too: for one
+ * that needs larger frames open another kernel. */
 GPUMAP_C_API gpumap_status gpumap_kernel_set_params(gpumap_kernel kernel, const char* params);
 /* Launches on one frame; calls on one kernel go one after the other, within the call's timeout. `output` is memory with
  * what the kernel wrote: gpumap_memory_wait() or gpumap_memory_read() before it is used, gpumap_memory_free() after
