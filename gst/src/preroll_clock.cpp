@@ -15,23 +15,40 @@ namespace {
 /// By how much the first frames of sources may be late in different ways, such as sound from a device beside pictures.
 constexpr GstClockTimeDiff spread = 200 * GST_MSECOND;
 
-/// Whether frames of `src` come to an encoder of video, as far as that is known.
-bool has_encoder_behind(GstElement* src) {
-  Ptr<GstPad> at(gst_element_get_static_pad(src, "src"));
-  while (at) {
-    at = past_bins(Ptr<GstPad>(gst_pad_get_peer(at.get())));
-    const Ptr<GstElement> element(at ? gst_pad_get_parent_element(at.get()) : nullptr);
-    if (!element || GST_IS_VIDEO_ENCODER(element.get())) return GST_IS_VIDEO_ENCODER(element.get()) != 0;
-    at.reset(gst_element_get_static_pad(element.get(), "src"));
-  }
-  return false;
+/// The element behind `element`, in or out of bins. Null: there is none, or there are several.
+Ptr<GstElement> element_behind(GstElement* element) {
+  GST_OBJECT_LOCK(element);
+  const bool has_one = element->numsrcpads == 1;
+  const Ptr<GstPad> pad(has_one ? GST_PAD_CAST(gst_object_ref(element->srcpads->data)) : nullptr);
+  GST_OBJECT_UNLOCK(element);
+  const Ptr<GstPad> peer(past_bins(Ptr<GstPad>(pad ? gst_pad_get_peer(pad.get()) : nullptr)));
+  return Ptr<GstElement>(peer ? gst_pad_get_parent_element(peer.get()) : nullptr);
+}
+
+/// Whether frames of `src` come to an element that `is` such a one, as far as that is known.
+bool comes_to(GstElement* src, bool (*is)(GstElement*)) {
+  Ptr<GstElement> element = element_behind(src);
+  while (element && !is(element.get())) element = element_behind(element.get());
+  return element != nullptr;
+}
+
+bool is_video_encoder(GstElement* element) {
+  return GST_IS_VIDEO_ENCODER(element) != 0;
+}
+
+bool records(GstElement* element) {
+  constexpr GstElementFactoryListType kinds = GST_ELEMENT_FACTORY_TYPE_ENCODER | GST_ELEMENT_FACTORY_TYPE_MUXER;
+  GstElementFactory* const factory = gst_element_get_factory(element);
+  return factory != nullptr && gst_element_factory_list_is_type(factory, kinds) != 0;
 }
 
 struct Sources {
   GType kind;
   int number = 0;
-  bool alike = true;     ///< all are of that kind, and none is live
+  bool alike = true;     ///< all are of that kind
+  bool live = false;     ///< one of them at least
   bool encoded = false;  ///< as video, one of them at least
+  bool recorded = true;  ///< all
 };
 
 void look_at_source(const GValue* value, gpointer user) {
@@ -39,29 +56,40 @@ void look_at_source(const GValue* value, gpointer user) {
   auto* const one = GST_ELEMENT_CAST(g_value_get_object(value));
   if (GST_IS_BIN(one) || !GST_OBJECT_FLAG_IS_SET(one, GST_ELEMENT_FLAG_SOURCE)) return;
   ++sources.number;
+  sources.alike = sources.alike && G_OBJECT_TYPE(one) == sources.kind;
+  if (!sources.alike) return;
   gboolean live = FALSE;
-  if (G_OBJECT_TYPE(one) == sources.kind) g_object_get(one, "is-live", &live, nullptr);
-  sources.alike = sources.alike && G_OBJECT_TYPE(one) == sources.kind && live == FALSE;
-  sources.encoded = sources.encoded || (sources.alike && has_encoder_behind(one));
+  g_object_get(one, "is-live", &live, nullptr);
+  sources.live = sources.live || live != FALSE;
+  sources.encoded = sources.encoded || comes_to(one, is_video_encoder);
+  sources.recorded = sources.recorded && comes_to(one, records);
 }
 
-/// How many sources record together; 0: they do not.
-int count_recorded(GstElement* pipeline, GstElement* src) {
-  Sources sources{G_OBJECT_TYPE(src)};
-  GstIterator* const all = gst_bin_iterate_recurse(GST_BIN(pipeline));
+/// Those of the pipeline around `src`. None: that is no bin, or changes right now.
+Sources sources_beside(GstElement* src) {
+  Sources sources{.kind = G_OBJECT_TYPE(src)};
+  const Ptr<GstElement> pipeline(top_level(src));
+  if (!GST_IS_BIN(pipeline.get())) return sources;
+  GstIterator* const all = gst_bin_iterate_recurse(GST_BIN(pipeline.get()));
   const GstIteratorResult seen = gst_iterator_foreach(all, look_at_source, &sources);
   gst_iterator_free(all);
-  return seen == GST_ITERATOR_DONE && sources.alike && sources.encoded ? sources.number : 0;
+  if (seen != GST_ITERATOR_DONE) sources.number = 0;
+  return sources;
 }
 
 }  // namespace
 
+bool is_recorded(GstElement* src) {
+  const Sources sources = sources_beside(src);
+  return sources.number > 0 && sources.alike && sources.recorded;
+}
+
 std::shared_ptr<PrerollClock> PrerollClock::join(GstElement* src, bool may_begin) {
   static const GQuark quark = g_quark_from_static_string("gpumap-preroll-clock");
   static std::mutex joining;
+  const Sources sources = sources_beside(src);
+  if (sources.number == 0 || !sources.alike || sources.live || !sources.encoded) return nullptr;
   const Ptr<GstElement> pipeline(top_level(src));
-  const int number = GST_IS_BIN(pipeline.get()) ? count_recorded(pipeline.get(), src) : 0;
-  if (number == 0) return nullptr;
   const guint seek = noted_seek_of(src);
   const std::lock_guard lock(joining);
   using Kept = std::weak_ptr<PrerollClock>;
@@ -71,7 +99,7 @@ std::shared_ptr<PrerollClock> PrerollClock::join(GstElement* src, bool may_begin
   if (!may_begin) return nullptr;
   clock = std::make_shared<PrerollClock>();
   clock->seek_ = seek;
-  clock->alone_ = number == 1;
+  clock->alone_ = sources.number == 1;
   g_object_set_qdata_full(G_OBJECT(pipeline.get()), quark, new Kept(clock),
                           [](gpointer one) { delete static_cast<Kept*>(one); });
   return clock;

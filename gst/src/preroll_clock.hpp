@@ -9,6 +9,10 @@
 
 namespace gpumap::gst {
 
+/// Whether an encoder or a muxer follows `src`, a gpumapsrc, and all other sources of its pipeline, which are
+/// gpumapsrcs too, and nothing shows their frames beside. From any thread.
+[[nodiscard]] bool is_recorded(GstElement* src);
+
 /// The running time of a pipeline that takes many frames before it plays, because an encoder of video does: all its
 /// gpumapsrcs count from one moment, that of the first frame. Once the pipeline plays, they stay that much behind its
 /// own running time. Thread safety: all functions, from any thread.

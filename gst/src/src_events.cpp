@@ -207,13 +207,14 @@ void SrcStream::push(GstEvent* event) {
       }
       // It is due when a frame of its time would be.
       if (shift_.update(*channel_, false)) shifted_ = true;
-      if (shifted_ && segment_ != nullptr) push_segment(nullptr, time);
-      if (const GstClockTime earlier = earlier_by(time, duration); earlier > 0) {
-        GstEvent* const made = gst_event_new_gap(time - earlier, duration);
+      if (const GstClockTimeDiff later = later_by(time, duration); later != 0) {
+        time = static_cast<GstClockTime>(static_cast<GstClockTimeDiff>(time) + later);
+        GstEvent* const made = gst_event_new_gap(time, duration);
         gst_event_set_seqnum(made, gst_event_get_seqnum(event));
         gst_event_unref(event);
         event = made;
       }
+      if (shifted_ && segment_ != nullptr) push_segment(nullptr, time);
       break;
     }
     case GST_EVENT_SEGMENT_DONE:
@@ -411,7 +412,7 @@ void SrcStream::relinked() {
 /// What is said in the running time here means this time there. Null: a moment before time began there, which is of no
 /// use. Takes `qos`.
 GstEvent* SrcStream::qos_for_sink(GstEvent* qos) const {
-  const GstClockTimeDiff shift = shift_.value();
+  const GstClockTimeDiff shift = shift_.of_last_frame();
   const InstantRate rate = this->rate();
   if (shift == 0 && !rate.changes()) return qos;
   GstQOSType type = GST_QOS_TYPE_UNDERFLOW;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <string_view>
 #include <utility>
 
@@ -533,6 +534,15 @@ GstClockTime SrcStream::earliest_from(GstBuffer* buffer) const {
                                          : time - std::min(time, longest_reordering);
 }
 
+namespace {
+
+GstClockTime moved(GstClockTime time, GstClockTimeDiff later) {
+  if (!GST_CLOCK_TIME_IS_VALID(time)) return time;
+  return static_cast<GstClockTime>(std::max<GstClockTimeDiff>(static_cast<GstClockTimeDiff>(time) + later, 0));
+}
+
+}  // namespace
+
 /// When what is of `time` is due in the gpumapsink's pipeline; nothing where frames have no times or go backwards.
 std::optional<GstClockTimeDiff> SrcStream::running_there(GstClockTime time) const {
   if (segment_ == nullptr || !is_timed_) return std::nullopt;
@@ -551,10 +561,21 @@ void SrcStream::hold_for_encoder(GstBuffer* first) {
   if (due_there && shift_.hold(*channel_, *due_there)) shifted_ = true;
 }
 
-/// See TimeShift::earlier_by(): what has this time and duration.
-GstClockTime SrcStream::earlier_by(GstClockTime time, GstClockTime duration) {
+/// By how much the time of what has this one and this duration is to be later, see TimeShift::later_by(). What would
+/// leave the segment so gets one of its own.
+GstClockTimeDiff SrcStream::later_by(GstClockTime time, GstClockTime duration) {
   const auto due_there = settings_.do_timestamp ? std::nullopt : running_there(time);
-  return due_there ? std::min(shift_.earlier_by(*due_there, duration), time) : 0;
+  if (!due_there) return 0;
+  const GstSegment* segment = nullptr;
+  gst_event_parse_segment(segment_, &segment);
+  const double later = segment->rate * static_cast<double>(shift_.later_by(*due_there, duration));
+  const double room = static_cast<double>(segment->stop) - static_cast<double>(time);
+  if (later <= 0 || !GST_CLOCK_TIME_IS_VALID(segment->stop) || later < room) {
+    return std::max<GstClockTimeDiff>(std::llround(later), -static_cast<GstClockTimeDiff>(time));
+  }
+  shift_.settle();
+  shifted_ = true;
+  return 0;
 }
 
 /// Before `buffer`: the segment, where the running time is another one since the last frame.
@@ -599,9 +620,10 @@ void SrcStream::push(Channel::Next& frame) {
   leave_out_odd_times(buffer);
   if (settings_.do_timestamp) stamp_time(buffer);
   if (shift_.may_hold()) hold_for_encoder(buffer);
-  const GstClockTime earlier = earlier_by(GST_BUFFER_PTS(buffer), GST_BUFFER_DURATION(buffer));
-  if (GST_BUFFER_PTS_IS_VALID(buffer)) GST_BUFFER_PTS(buffer) -= earlier;
-  if (GST_BUFFER_DTS_IS_VALID(buffer)) GST_BUFFER_DTS(buffer) -= std::min(GST_BUFFER_DTS(buffer), earlier);
+  if (const GstClockTimeDiff later = later_by(GST_BUFFER_PTS(buffer), GST_BUFFER_DURATION(buffer)); later != 0) {
+    GST_BUFFER_PTS(buffer) = moved(GST_BUFFER_PTS(buffer), later);
+    GST_BUFFER_DTS(buffer) = moved(GST_BUFFER_DTS(buffer), later);
+  }
   mend_segment(buffer);
   GST_LOG_OBJECT(element_, "frame %" G_GUINT64_FORMAT "%s: %" GST_PTR_FORMAT, number,
                  memory == SrcOutput::Memory::copy ? ", copied" : "", static_cast<void*>(buffer));

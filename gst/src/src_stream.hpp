@@ -42,11 +42,15 @@ class TimeShift {
   /// that this frame is not due before time begins here, and others at their distances. True where the value has
   /// changed.
   [[nodiscard]] bool hold(const Channel& channel, GstClockTimeDiff first);
-  /// By how much the next frame or gap, of running time `begin` there and this duration, is due before what the value
-  /// says. In a recording the value does not fall: frames that an encoder reorders would come into a segment that
-  /// begins in the middle. None is due before those in front of it, although the time here stood still in a pause and
-  /// that there did not.
-  [[nodiscard]] GstClockTime earlier_by(GstClockTimeDiff begin, GstClockTime duration);
+  /// By how much the next frame or gap, of running time `begin` there and this duration, is due later than the value
+  /// says. The value does not change in the middle of a recording, but by settle(): an encoder would give frames that
+  /// it reorders into the segment behind them. No frame is due before those in front of it, although the time here
+  /// stood still in a pause and that there did not.
+  [[nodiscard]] GstClockTimeDiff later_by(GstClockTimeDiff begin, GstClockTime duration);
+  /// From here on the value says when a frame is due.
+  void settle() noexcept;
+  /// What the last frame was due later by, with the value. From any thread.
+  [[nodiscard]] GstClockTimeDiff of_last_frame() const noexcept { return shift_ + later_; }
   /// Once, for the first frame since a reset of the time here for which both pipelines have a time.
   [[nodiscard]] bool may_hold() noexcept;
   [[nodiscard]] GstClockTimeDiff value() const noexcept { return shift_; }
@@ -59,8 +63,10 @@ class TimeShift {
   [[nodiscard]] GstClockTimeDiff compute_from(const Channel::FarTime& there, const Channel& channel, bool anew);
 
   GstElement* src_;
-  std::atomic<GstClockTimeDiff> shift_{0};
+  std::atomic<GstClockTimeDiff> shift_{0}, later_{0};
   GstClockTimeDiff now_ = 0;  ///< what the clocks say; the value is that, but in a recording
+  bool recorded_ = false;
+  bool played_ = false;  ///< since the last flush here
   std::shared_ptr<PrerollClock> preroll_;
   GstClockTimeDiff recorded_until_ = 0;  ///< running time here
   GstClockTimeDiff behind_ = 0;          ///< frames are recorded by so much later than the clocks say
@@ -170,7 +176,7 @@ class SrcStream {
   [[nodiscard]] bool joined_late(const Channel::Next& first) const;
   [[nodiscard]] std::optional<GstClockTimeDiff> running_there(GstClockTime time) const;
   void hold_for_encoder(GstBuffer* first);
-  [[nodiscard]] GstClockTime earlier_by(GstClockTime time, GstClockTime duration);
+  [[nodiscard]] GstClockTimeDiff later_by(GstClockTime time, GstClockTime duration);
   void mend_segment(GstBuffer* buffer);
   void stamp_time(GstBuffer* buffer) const;
   // Events: events.cpp.

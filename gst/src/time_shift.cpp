@@ -63,8 +63,9 @@ GstClockTimeDiff running_time_of(GstElement* src, const Base& base, PrerollClock
 }  // namespace
 
 void TimeShift::reset() {
-  shift_ = now_ = 0;
+  now_ = 0;
   forget_hold();
+  settle();
   there_ = {};
   here_ = GST_CLOCK_TIME_NONE;
   playing_ = false;
@@ -78,6 +79,7 @@ void TimeShift::reset() {
 void TimeShift::forget_hold() {
   preroll_.reset();
   recorded_until_ = behind_ = 0;
+  played_ = false;
   given_.reset();
   may_hold_ = true;
 }
@@ -96,19 +98,26 @@ bool TimeShift::hold(const Channel& channel, GstClockTimeDiff first) {
   const GstClockTimeDiff there = now_there(channel);
   preroll_->begin_at(now - there - std::max(-first, given_.value_or(-there)));
   const GstClockTimeDiff before = shift_;
-  shift_ = now_ = compute(channel, false);
+  now_ = compute(channel, false);
+  settle();
   return shift_ != before;
 }
 
-GstClockTime TimeShift::earlier_by(GstClockTimeDiff begin, GstClockTime duration) {
+GstClockTimeDiff TimeShift::later_by(GstClockTimeDiff begin, GstClockTime duration) {
   constexpr GstClockTimeDiff gap = 500 * GST_MSECOND;
-  if (!preroll_) return 0;
+  if (!recorded_) return 0;
   // The first that a live producer made after the pause: the recording has none.
   const GstClockTimeDiff later = begin + now_ + behind_ - recorded_until_;
   if (later > gap) behind_ -= std::min(behind_, later);
   const auto length = static_cast<GstClockTimeDiff>(GST_CLOCK_TIME_IS_VALID(duration) ? duration : 0);
   recorded_until_ = std::max(recorded_until_, begin + now_ + behind_ + length);
-  return static_cast<GstClockTime>(std::max<GstClockTimeDiff>(shift_ - now_ - behind_, 0));
+  later_ = now_ + behind_ - shift_;
+  return later_;
+}
+
+void TimeShift::settle() noexcept {
+  shift_ = now_ + behind_;
+  later_ = 0;
 }
 
 void TimeShift::begin_anew_there(const Channel& channel) {
@@ -143,6 +152,7 @@ GstClockTimeDiff TimeShift::compute_from(const Channel::FarTime& there, const Ch
   two_clocks_ = !shared;
   estimated_ = !there.clockless && (!there.playing || !base_here.settled);
   looked_at_us_ = g_get_monotonic_time();
+  played_ = played_ || base_here.settled;
   if (plays_without_clock(base_here, here) || (there.clockless && !anew)) return now_;
   if (base_here.settled) ended_here_ = GST_CLOCK_TIME_NONE;
   // Running times: sums of clocks' times might overflow.
@@ -159,6 +169,7 @@ GstClockTimeDiff TimeShift::compute(const Channel& channel, bool anew) {
   estimated_ = false;
   Base base_there = base_of(sink.get(), channel.sink_playing(), ended_there_);
   const Base base_here = base_of(src_, channel.src_playing(), ended_here_);
+  played_ = played_ || base_here.settled;
   const Ptr<GstClock> here(gst_element_get_clock(src_));
   const Ptr<GstClock> there(gst_element_get_clock(sink.get()));
   two_clocks_ = here && there && here != there;
@@ -192,22 +203,25 @@ bool TimeShift::update(const Channel& channel, bool anew) {
   if (there.is_later) return false;
   const GstClockTime here = base_time_of(src_);
   const bool playing = channel.src_playing();
-  const bool same_there = there == there_;
-  const bool changed = !same_there || here != here_ || playing != playing_;
+  const bool here_changed = here != here_ || playing != playing_;
+  const bool changed = there != there_ || here_changed;
   const bool again = two_clocks_ && g_get_monotonic_time() - looked_at_us_ > between_looks_us;
   const bool known = estimated_ && !is_changing_state(src_) && there.playing && playing;
   if (!changed && !again && !known && !anew) return false;
   there_ = there;
   here_ = here;
   playing_ = playing;
+  const bool goes_on = played_ && !anew;
+  recorded_ = is_recorded(src_);
   const GstClockTimeDiff now = compute(channel, anew);
   // Between two looks at the same clocks only their drift counts.
   if (again && !changed && !known && !anew && std::llabs(now - now_) < clock_error) return false;
   // The time here stood still in a pause.
-  if (preroll_ && same_there && now_ - now > clocks_differ) behind_ += now_ - now;
+  if (recorded_ && goes_on && (here_changed || known) && now_ - now > clocks_differ) behind_ += now_ - now;
   now_ = now;
-  if (preroll_ && !anew && now + behind_ <= shift_) return false;
-  return shift_.exchange(now + behind_) != now + behind_;
+  const GstClockTimeDiff before = shift_;
+  if (!recorded_ || !goes_on) settle();
+  return shift_ != before;
 }
 
 }  // namespace gpumap::gst
