@@ -4,6 +4,9 @@
 #include <gst/video/gstvideoencoder.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <utility>
+#include <vector>
 
 #include "gst/channel/pipeline_state.hpp"
 #include "gst/ptr.hpp"
@@ -15,21 +18,39 @@ namespace {
 /// By how much the first frames of sources may be late in different ways, such as sound from a device beside pictures.
 constexpr GstClockTimeDiff spread = 200 * GST_MSECOND;
 
-/// The element behind `element`, in or out of bins. Null: there is none, or there are several.
-Ptr<GstElement> element_behind(GstElement* element) {
+/// In or out of bins.
+std::vector<Ptr<GstElement>> elements_behind(GstElement* element) {
+  std::vector<Ptr<GstPad>> pads;
   GST_OBJECT_LOCK(element);
-  const bool has_one = element->numsrcpads == 1;
-  const Ptr<GstPad> pad(has_one ? GST_PAD_CAST(gst_object_ref(element->srcpads->data)) : nullptr);
+  for (const GList* pad = element->srcpads; pad != nullptr; pad = pad->next) {
+    pads.emplace_back(GST_PAD_CAST(gst_object_ref(pad->data)));
+  }
   GST_OBJECT_UNLOCK(element);
-  const Ptr<GstPad> peer(past_bins(Ptr<GstPad>(pad ? gst_pad_get_peer(pad.get()) : nullptr)));
-  return Ptr<GstElement>(peer ? gst_pad_get_parent_element(peer.get()) : nullptr);
+  std::vector<Ptr<GstElement>> behind;
+  for (const Ptr<GstPad>& pad : pads) {
+    const Ptr<GstPad> peer(past_bins(Ptr<GstPad>(gst_pad_get_peer(pad.get()))));
+    if (GstElement* next = peer ? gst_pad_get_parent_element(peer.get()) : nullptr) behind.emplace_back(next);
+  }
+  return behind;
 }
 
-/// Whether frames of `src` come to an element that `is` such a one, as far as that is known.
-bool comes_to(GstElement* src, bool (*is)(GstElement*)) {
-  Ptr<GstElement> element = element_behind(src);
-  while (element && !is(element.get())) element = element_behind(element.get());
-  return element != nullptr;
+enum class Comes { not_at_all, beside, alone };
+
+/// Whether frames of `src` come to an element that `is` such a one, as far as that is known, and to others `beside`, as
+/// behind a tee.
+Comes comes_to(GstElement* src, bool (*is)(GstElement*)) {
+  Comes comes = Comes::alone;
+  std::vector<Ptr<GstElement>> found = elements_behind(src);
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    if (is(found[i].get())) return comes;
+    std::vector<Ptr<GstElement>> behind = elements_behind(found[i].get());
+    if (behind.size() > 1) comes = Comes::beside;
+    for (Ptr<GstElement>& next : behind) {
+      const auto is_next = [&](const Ptr<GstElement>& one) { return one.get() == next.get(); };
+      if (std::ranges::none_of(found, is_next)) found.push_back(std::move(next));
+    }
+  }
+  return Comes::not_at_all;
 }
 
 bool is_video_encoder(GstElement* element) {
@@ -48,7 +69,7 @@ struct Sources {
   bool alike = true;     ///< all are of that kind
   bool live = false;     ///< one of them at least
   bool encoded = false;  ///< as video, one of them at least
-  bool recorded = true;  ///< all
+  bool recorded = true;  ///< all, and not shown beside
 };
 
 void look_at_source(const GValue* value, gpointer user) {
@@ -61,8 +82,8 @@ void look_at_source(const GValue* value, gpointer user) {
   gboolean live = FALSE;
   g_object_get(one, "is-live", &live, nullptr);
   sources.live = sources.live || live != FALSE;
-  sources.encoded = sources.encoded || comes_to(one, is_video_encoder);
-  sources.recorded = sources.recorded && comes_to(one, records);
+  sources.encoded = sources.encoded || comes_to(one, is_video_encoder) == Comes::alone;
+  sources.recorded = sources.recorded && comes_to(one, records) == Comes::alone;
 }
 
 /// Those of the pipeline around `src`. None: that is no bin, or changes right now.
@@ -79,9 +100,10 @@ Sources sources_beside(GstElement* src) {
 
 }  // namespace
 
-bool is_recorded(GstElement* src) {
+Recorded recorded_of(GstElement* src) {
+  if (comes_to(src, records) == Comes::not_at_all) return Recorded::no;
   const Sources sources = sources_beside(src);
-  return sources.number > 0 && sources.alike && sources.recorded;
+  return sources.number > 0 && sources.alike && sources.recorded ? Recorded::alone : Recorded::beside_others;
 }
 
 std::shared_ptr<PrerollClock> PrerollClock::join(GstElement* src, bool may_begin) {

@@ -9,9 +9,10 @@
 
 namespace gpumap::gst {
 
-/// Whether an encoder or a muxer follows `src`, a gpumapsrc, and all other sources of its pipeline, which are
-/// gpumapsrcs too, and nothing shows their frames beside. From any thread.
-[[nodiscard]] bool is_recorded(GstElement* src);
+/// Whether an encoder or a muxer follows a gpumapsrc, as far as that is known: alone where nothing shows the frames
+/// beside, and all other sources of the pipeline are such gpumapsrcs, too.
+enum class Recorded { no, beside_others, alone };
+[[nodiscard]] Recorded recorded_of(GstElement* src);
 
 /// The running time of a pipeline that takes many frames before it plays, because an encoder of video does: all its
 /// gpumapsrcs count from one moment, that of the first frame. Once the pipeline plays, they stay that much behind its

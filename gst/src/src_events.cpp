@@ -207,9 +207,17 @@ void SrcStream::push(GstEvent* event) {
       }
       // It is due when a frame of its time would be.
       if (shift_.update(*channel_, false)) shifted_ = true;
-      if (const GstClockTimeDiff later = later_by(time, duration); later != 0) {
-        time = static_cast<GstClockTime>(static_cast<GstClockTimeDiff>(time) + later);
+      const auto later = later_by(time, time, duration);
+      if (!later) {
+        gst_event_unref(event);
+        return;
+      }
+      if (*later != 0) {
+        GstGapFlags flags{};
+        gst_event_parse_gap_flags(event, &flags);
+        time = static_cast<GstClockTime>(static_cast<GstClockTimeDiff>(time) + *later);
         GstEvent* const made = gst_event_new_gap(time, duration);
+        gst_event_set_gap_flags(made, flags);
         gst_event_set_seqnum(made, gst_event_get_seqnum(event));
         gst_event_unref(event);
         event = made;

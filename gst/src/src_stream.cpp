@@ -528,10 +528,16 @@ GstClockTime SrcStream::earliest_from(GstBuffer* buffer) const {
   const GstClockTime time = GST_BUFFER_PTS(buffer);
   const Ptr<GstCaps> caps(gst_pad_get_current_caps(pad_));
   if (!caps || !GST_CLOCK_TIME_IS_VALID(time)) return GST_CLOCK_TIME_NONE;
-  const std::string_view name(gst_structure_get_name(gst_caps_get_structure(caps.get(), 0)));
-  if (name == "video/x-raw" || name == "audio/x-raw" || name.substr(0, 6) == "image/") return time;
+  if (is_raw()) return time;
   return GST_BUFFER_DTS_IS_VALID(buffer) ? std::min(GST_BUFFER_DTS(buffer), time)
                                          : time - std::min(time, longest_reordering);
+}
+
+/// Frames do without those before them.
+bool SrcStream::is_raw() const {
+  const Ptr<GstCaps> caps(gst_pad_get_current_caps(pad_));
+  const std::string_view name(caps ? gst_structure_get_name(gst_caps_get_structure(caps.get(), 0)) : "");
+  return name == "video/x-raw" || name == "audio/x-raw" || name.substr(0, 6) == "image/";
 }
 
 namespace {
@@ -561,17 +567,31 @@ void SrcStream::hold_for_encoder(GstBuffer* first) {
   if (due_there && shift_.hold(*channel_, *due_there)) shifted_ = true;
 }
 
-/// By how much the time of what has this one and this duration is to be later, see TimeShift::later_by(). What would
-/// leave the segment so gets one of its own.
-GstClockTimeDiff SrcStream::later_by(GstClockTime time, GstClockTime duration) {
-  const auto due_there = settings_.do_timestamp ? std::nullopt : running_there(time);
-  if (!due_there) return 0;
+/// Whether what comes live passes, if nobody takes it: an answer that another process does not give is no.
+bool SrcStream::has_live_producer() {
+  const Ptr<GstQuery> query(gst_query_new_latency());
+  const Ptr<GstPad> far(far_pad());
+  if (far ? peer_query(far.get(), query.get()) != PeerAnswer::yes : !ask_far(query.get())) return false;
+  gboolean live = FALSE;
+  gst_query_parse_latency(query.get(), &live, nullptr, nullptr);
+  return live != FALSE;
+}
+
+/// By how much these times are to be later, see TimeShift::later_by(). What would leave the segment so gets one of its
+/// own.
+std::optional<GstClockTimeDiff> SrcStream::later_by(GstClockTime time, GstClockTime dts, GstClockTime duration) {
+  if (settings_.do_timestamp || !shift_.is_recorded()) return 0;
+  const auto begin = running_there(GST_CLOCK_TIME_IS_VALID(dts) ? dts : time);
+  if (!begin) return 0;
+  const auto by = shift_.later_by({*begin, duration, is_raw()}, [this] { return has_live_producer(); });
+  if (!by || !GST_CLOCK_TIME_IS_VALID(time)) return by;
   const GstSegment* segment = nullptr;
   gst_event_parse_segment(segment_, &segment);
-  const double later = segment->rate * static_cast<double>(shift_.later_by(*due_there, duration));
+  const double later = segment->rate * static_cast<double>(*by);
   const double room = static_cast<double>(segment->stop) - static_cast<double>(time);
   if (later <= 0 || !GST_CLOCK_TIME_IS_VALID(segment->stop) || later < room) {
-    return std::max<GstClockTimeDiff>(std::llround(later), -static_cast<GstClockTimeDiff>(time));
+    const auto to_zero = static_cast<GstClockTimeDiff>(std::min<GstClockTime>(time, G_MAXINT64));
+    return std::max<GstClockTimeDiff>(std::llround(later), -to_zero);
   }
   shift_.settle();
   shifted_ = true;
@@ -615,14 +635,21 @@ void SrcStream::push(Channel::Next& frame) {
     output_.note_loss();
     return;
   }
-  const guint64 number = frames_.fetch_add(1, std::memory_order_relaxed);
-  bytes_.fetch_add(bytes, std::memory_order_relaxed);
   leave_out_odd_times(buffer);
   if (settings_.do_timestamp) stamp_time(buffer);
   if (shift_.may_hold()) hold_for_encoder(buffer);
-  if (const GstClockTimeDiff later = later_by(GST_BUFFER_PTS(buffer), GST_BUFFER_DURATION(buffer)); later != 0) {
-    GST_BUFFER_PTS(buffer) = moved(GST_BUFFER_PTS(buffer), later);
-    GST_BUFFER_DTS(buffer) = moved(GST_BUFFER_DTS(buffer), later);
+  const auto later = later_by(GST_BUFFER_PTS(buffer), GST_BUFFER_DTS(buffer), GST_BUFFER_DURATION(buffer));
+  if (!later) {
+    GST_INFO_OBJECT(element_, "a frame of a live stream came in a pause, and is not recorded");
+    gst_buffer_unref(buffer);
+    output_.note_loss();
+    return;
+  }
+  const guint64 number = frames_.fetch_add(1, std::memory_order_relaxed);
+  bytes_.fetch_add(bytes, std::memory_order_relaxed);
+  if (*later != 0) {
+    GST_BUFFER_PTS(buffer) = moved(GST_BUFFER_PTS(buffer), *later);
+    GST_BUFFER_DTS(buffer) = moved(GST_BUFFER_DTS(buffer), *later);
   }
   mend_segment(buffer);
   GST_LOG_OBJECT(element_, "frame %" G_GUINT64_FORMAT "%s: %" GST_PTR_FORMAT, number,

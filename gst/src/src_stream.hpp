@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -42,11 +43,18 @@ class TimeShift {
   /// that this frame is not due before time begins here, and others at their distances. True where the value has
   /// changed.
   [[nodiscard]] bool hold(const Channel& channel, GstClockTimeDiff first);
-  /// By how much the next frame or gap, of running time `begin` there and this duration, is due later than the value
-  /// says. The value does not change in the middle of a recording, but by settle(): an encoder would give frames that
-  /// it reorders into the segment behind them. No frame is due before those in front of it, although the time here
-  /// stood still in a pause and that there did not.
-  [[nodiscard]] GstClockTimeDiff later_by(GstClockTimeDiff begin, GstClockTime duration);
+  /// A frame or a gap, in the running time there.
+  struct Piece {
+    GstClockTimeDiff begin = 0;
+    GstClockTime duration = GST_CLOCK_TIME_NONE;
+    bool is_raw = false;  ///< others need those before them
+  };
+  /// By how much the next one is due later than the value says. Nothing: it is not to be recorded. The value does not
+  /// change in the middle of a recording, but by settle(): an encoder would give frames that it reorders into the
+  /// segment behind them. Nor is a frame due before those in front of it, although the time here stood still in a pause
+  /// and that there did not. What a `live` producer gave in the pause is left out then; other streams go on.
+  [[nodiscard]] std::optional<GstClockTimeDiff> later_by(const Piece& next, const std::function<bool()>& live);
+  [[nodiscard]] bool is_recorded() const noexcept { return recorded_ != Recorded::no; }
   /// From here on the value says when a frame is due.
   void settle() noexcept;
   /// What the last frame was due later by, with the value. From any thread.
@@ -65,11 +73,13 @@ class TimeShift {
   GstElement* src_;
   std::atomic<GstClockTimeDiff> shift_{0}, later_{0};
   GstClockTimeDiff now_ = 0;  ///< what the clocks say; the value is that, but in a recording
-  bool recorded_ = false;
-  bool played_ = false;  ///< since the last flush here
+  Recorded recorded_ = Recorded::no;
+  bool played_ = false;       ///< since the last flush here
+  bool stood_still_ = false;  ///< so may the time here have, and no frame has come since
+  bool leaves_out_ = false;   ///< what was due before the end of what is recorded
   std::shared_ptr<PrerollClock> preroll_;
   GstClockTimeDiff recorded_until_ = 0;  ///< running time here
-  GstClockTimeDiff behind_ = 0;          ///< frames are recorded by so much later than the clocks say
+  GstClockTimeDiff behind_ = 0;          ///< frames are due by so much later than the clocks say
   bool may_hold_ = true;
   std::optional<GstClockTimeDiff> given_;  ///< to frames that went ahead while the gpumapsink's pipeline did not play
   Channel::SinkTime there_;
@@ -176,7 +186,9 @@ class SrcStream {
   [[nodiscard]] bool joined_late(const Channel::Next& first) const;
   [[nodiscard]] std::optional<GstClockTimeDiff> running_there(GstClockTime time) const;
   void hold_for_encoder(GstBuffer* first);
-  [[nodiscard]] GstClockTimeDiff later_by(GstClockTime time, GstClockTime duration);
+  [[nodiscard]] bool is_raw() const;
+  [[nodiscard]] bool has_live_producer();
+  [[nodiscard]] std::optional<GstClockTimeDiff> later_by(GstClockTime time, GstClockTime dts, GstClockTime duration);
   void mend_segment(GstBuffer* buffer);
   void stamp_time(GstBuffer* buffer) const;
   // Events: events.cpp.

@@ -2,6 +2,7 @@
 // By what frames are due at another running time here than in the pipeline of their gpumapsink.
 #include <algorithm>
 #include <cstdlib>
+#include <utility>
 
 #include "gpumap/latency.hpp"
 #include "gst/channel/frame_origin.hpp"
@@ -16,8 +17,6 @@ namespace {
 constexpr gint64 between_looks_us = 1000000;
 /// Two clocks are read one after the other: a difference below this may be the time in between.
 constexpr GstClockTimeDiff clock_error = 2 * GST_MSECOND;
-/// More than two clocks drift apart between two looks.
-constexpr GstClockTimeDiff clocks_differ = 20 * GST_MSECOND;
 
 /// The base time of an element's pipeline.
 struct Base {
@@ -79,7 +78,7 @@ void TimeShift::reset() {
 void TimeShift::forget_hold() {
   preroll_.reset();
   recorded_until_ = behind_ = 0;
-  played_ = false;
+  played_ = stood_still_ = leaves_out_ = false;
   given_.reset();
   may_hold_ = true;
 }
@@ -103,14 +102,17 @@ bool TimeShift::hold(const Channel& channel, GstClockTimeDiff first) {
   return shift_ != before;
 }
 
-GstClockTimeDiff TimeShift::later_by(GstClockTimeDiff begin, GstClockTime duration) {
-  constexpr GstClockTimeDiff gap = 500 * GST_MSECOND;
-  if (!recorded_) return 0;
-  // The first that a live producer made after the pause: the recording has none.
-  const GstClockTimeDiff later = begin + now_ + behind_ - recorded_until_;
-  if (later > gap) behind_ -= std::min(behind_, later);
-  const auto length = static_cast<GstClockTimeDiff>(GST_CLOCK_TIME_IS_VALID(duration) ? duration : 0);
-  recorded_until_ = std::max(recorded_until_, begin + now_ + behind_ + length);
+std::optional<GstClockTimeDiff> TimeShift::later_by(const Piece& next, const std::function<bool()>& live) {
+  const auto missing = [&] { return recorded_until_ - (next.begin + now_ + behind_); };
+  if (std::exchange(stood_still_, false)) {
+    leaves_out_ = playing_ && next.is_raw && live();
+    const bool goes_on = !leaves_out_ && (!playing_ || recorded_ == Recorded::alone);
+    behind_ = goes_on ? behind_ + std::max<GstClockTimeDiff>(missing(), 0) : 0;
+  }
+  leaves_out_ = leaves_out_ && missing() > 0;
+  if (leaves_out_) return std::nullopt;
+  const auto length = static_cast<GstClockTimeDiff>(GST_CLOCK_TIME_IS_VALID(next.duration) ? next.duration : 0);
+  recorded_until_ = std::max(recorded_until_, next.begin + now_ + behind_ + length);
   later_ = now_ + behind_ - shift_;
   return later_;
 }
@@ -212,15 +214,17 @@ bool TimeShift::update(const Channel& channel, bool anew) {
   here_ = here;
   playing_ = playing;
   const bool goes_on = played_ && !anew;
-  recorded_ = is_recorded(src_);
+  recorded_ = recorded_of(src_);
   const GstClockTimeDiff now = compute(channel, anew);
   // Between two looks at the same clocks only their drift counts.
   if (again && !changed && !known && !anew && std::llabs(now - now_) < clock_error) return false;
-  // The time here stood still in a pause.
-  if (recorded_ && goes_on && (here_changed || known) && now_ - now > clocks_differ) behind_ += now_ - now;
   now_ = now;
+  if (recorded_ != Recorded::no && goes_on) {
+    stood_still_ = stood_still_ || here_changed || known || !playing;
+    return false;
+  }
   const GstClockTimeDiff before = shift_;
-  if (!recorded_ || !goes_on) settle();
+  settle();
   return shift_ != before;
 }
 
