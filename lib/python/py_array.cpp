@@ -60,7 +60,9 @@ int host_memory_buffer(PyObject* self, Py_buffer* view, int flags) {
 
 void host_memory_dealloc(PyObject* self) {
   PyTypeObject* type = Py_TYPE(self);
-  reinterpret_cast<HostMemory*>(self)->hold.~HoldRef();
+  HoldRef& hold = reinterpret_cast<HostMemory*>(self)->hold;
+  let_go(hold);
+  hold.~HoldRef();
   PyObject_Free(self);
   Py_DECREF(type);
 }
@@ -117,12 +119,8 @@ void begin_array(Array* array) {
 
 void close_array(Array* array) {
   Py_CLEAR(array->host_view);
-  array->host_hold = HoldRef();
-  HoldRef hold = std::move(array->hold);
-  array->hold = HoldRef();
-  // What gives memory back may wait for the GPU.
-  const WithoutGil others;
-  hold = HoldRef();
+  let_go(array->host_hold);
+  let_go(array->hold);
 }
 
 void end_array(Array* array) {

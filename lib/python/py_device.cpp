@@ -232,7 +232,10 @@ PyObject* pool_new(PyTypeObject* type, PyObject* arguments, PyObject* keywords) 
 
 void pool_dealloc(PyObject* self) {
   PyTypeObject* type = Py_TYPE(self);
-  gpumap_pool_close(reinterpret_cast<PoolObject*>(self)->pool);
+  {
+    const WithoutGil others;  // kernels may still run on its memory
+    gpumap_pool_close(reinterpret_cast<PoolObject*>(self)->pool);
+  }
   PyObject_Free(self);
   Py_DECREF(type);
 }

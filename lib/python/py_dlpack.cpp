@@ -60,7 +60,9 @@ struct Exported {
 
 template <typename Managed>
 void delete_exported(Managed* managed) {
-  delete static_cast<Exported<Managed>*>(managed->manager);
+  auto* exported = static_cast<Exported<Managed>*>(managed->manager);
+  let_go_anywhere(exported->hold);
+  delete exported;
 }
 
 /// Nobody took the tensor out of the capsule.

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <string>
 #include <unordered_map>
 
@@ -64,7 +65,8 @@ PyTypeObject* add_type(PyObject* module, const char* name, PyType_Spec& spec, Py
 
 /// What a ring and its slots share; lives as long as the object of the ring.
 struct RingState {
-  HoldRef hold;  // a RingHold; null: closed
+  HoldRef hold;               // a RingHold; null: closed
+  std::deque<HoldRef> taken;  // SlotHolds: frames that are not there yet, for the next calls of read()
   gpumap_device_info device{};
   bool consumer = false;   // from connect()
   Geometry geometry;       // of the slots that are written

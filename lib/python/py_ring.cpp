@@ -169,6 +169,13 @@ void forget_views(RingState& state) {
   }
 }
 
+void drop_taken(RingState& state) {
+  std::deque<HoldRef> taken;
+  taken.swap(state.taken);
+  const WithoutGil others;  // what fills them may still run
+  taken.clear();
+}
+
 void close_ring(RingObject* ring) {
   RingState& state = *ring->state;
   if (!state.hold) {
@@ -177,6 +184,7 @@ void close_ring(RingObject* ring) {
   HoldRef hold = std::move(state.hold);
   state.hold = HoldRef();
   forget_views(state);
+  drop_taken(state);
   const WithoutGil others;
   // Others may wait in it, and views of written slots may still need its memory.
   gpumap_ring_stop(static_cast<RingHold*>(hold.get())->ring());
@@ -227,6 +235,11 @@ PyObject* ring_call(PyObject* self, PyObject* /*none*/) {
     return nullptr;
   }
   return new_ref(Py_None);
+}
+
+PyObject* ring_drop_queued(PyObject* self, PyObject* none) {
+  drop_taken(*as_ring(self)->state);
+  return ring_call<gpumap_ring_drop_queued>(self, none);
 }
 
 PyObject* ring_set_caps(PyObject* self, PyObject* value) {
@@ -294,15 +307,16 @@ PyMethodDef ring_methods[] = {
      "Stopped, Closed."},
     {"read", method(ring_read), METH_VARARGS | METH_KEYWORDS,
      "read($self, timeout=None, *, stream=None)\n--\n\n"
-     "For `with`: the oldest frame. timeout: seconds to wait for one. stream: the CUDA stream that reads it, an "
-     "address or an object of PyTorch's, CuPy's or with __cuda_stream__: it is made to wait for the frame, and the "
-     "slot is kept until it is done. Raises Timeout, Stopped, End, Closed, Revoked (at the end of the `with`)."},
+     "For `with`: the oldest frame. timeout: seconds to wait until one is there, and what fills it has ended; where "
+     "that has not, the next call gives the frame. stream: the CUDA stream that reads it, an address or an object of "
+     "PyTorch's, CuPy's or with __cuda_stream__: it is made to wait for the frame, and the slot is kept until it is "
+     "done. Raises Timeout, Stopped, End, Closed, Revoked (at the end of the `with`)."},
     {"end", ring_call<gpumap_ring_end>, METH_NOARGS,
      "end($self, /)\n--\n\nThe stream ends: readers get what is left, then End."},
     {"stop", ring_call<gpumap_ring_stop>, METH_NOARGS,
      "stop($self, /)\n--\n\nCalls that wait, and those to come, raise Stopped until resume(). From any thread."},
     {"resume", ring_call<gpumap_ring_resume>, METH_NOARGS, "resume($self, /)\n--\n\nAfter stop()."},
-    {"drop_queued", ring_call<gpumap_ring_drop_queued>, METH_NOARGS,
+    {"drop_queued", ring_drop_queued, METH_NOARGS,
      "drop_queued($self, /)\n--\n\nDrops the frames that nobody has read."},
     {"set_caps", ring_set_caps, METH_O,
      "set_caps($self, caps, /)\n--\n\nCaps of the frames from now on, as "

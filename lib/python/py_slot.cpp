@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 //
 // gpumap.Slot: what `with ring.write() as slot` and `with ring.read() as frame` give.
+#include <algorithm>
 #include <cstring>
 #include <new>
+#include <utility>
 
 #include "py_objects.hpp"
 
@@ -104,9 +106,7 @@ bool describe_frame(SlotObject* slot, gpumap_slot handle) {
   return true;
 }
 
-bool acquire(SlotObject* slot, gpumap_slot& handle) {
-  const HoldRef ring_hold = slot->ring->state->hold;
-  gpumap_ring ring = ring_of(slot->ring);
+bool acquire(SlotObject* slot, gpumap_ring ring, gpumap_slot& handle) {
   gpumap_status status = gpumap_ring_acquire(ring, slot->when_full, 0, &handle);
   const bool waits = (status == GPUMAP_FULL || status == GPUMAP_TIMEOUT) && slot->timeout_ns != 0 &&
                      slot->when_full == GPUMAP_WHEN_FULL_WAIT;
@@ -119,9 +119,7 @@ bool acquire(SlotObject* slot, gpumap_slot& handle) {
   return status == GPUMAP_OK || raise_after_wait(status, slot) != nullptr;
 }
 
-bool take(SlotObject* slot, gpumap_slot& handle) {
-  const HoldRef ring_hold = slot->ring->state->hold;
-  gpumap_ring ring = ring_of(slot->ring);
+bool take(SlotObject* slot, gpumap_ring ring, gpumap_slot& handle) {
   gpumap_status status = gpumap_ring_take(ring, 0, &handle);
   if (status == GPUMAP_TIMEOUT && slot->timeout_ns != 0 &&
       !wait_in_parts(slot->timeout_ns, status,
@@ -131,8 +129,8 @@ bool take(SlotObject* slot, gpumap_slot& handle) {
   return status == GPUMAP_OK || raise_after_wait(status, slot) != nullptr;
 }
 
-/// The reader's stream, or this thread, waits until the frame is there.
-bool wait_for_frame(SlotObject* slot) {
+/// The reader's stream, or this thread, waits until the frame is there. `comes_later`: it is not yet.
+bool wait_for_frame(SlotObject* slot, int64_t timeout_ns, bool& comes_later) {
   SlotHold& hold = *hold_of(slot);
   if (slot->has_stream) {
     gpumap_status status = GPUMAP_OK;
@@ -149,15 +147,19 @@ bool wait_for_frame(SlotObject* slot) {
   }
   // Ends: it only looks.
   gpumap_status status = hold.wait(0);
-  if (status == GPUMAP_TIMEOUT &&
-      !wait_in_parts(GPUMAP_FOREVER, status, [&](int64_t part_ns) { return hold.wait(part_ns); })) {
+  if (status == GPUMAP_TIMEOUT && timeout_ns != 0 &&
+      !wait_in_parts(timeout_ns, status, [&](int64_t part_ns) { return hold.wait(part_ns); })) {
+    comes_later = true;
     return false;
   }
-  return succeeded(status);
+  comes_later = status == GPUMAP_TIMEOUT;
+  return comes_later
+             ? raise_status(status, "what fills the frame has not ended within the timeout: read() again") != nullptr
+             : succeeded(status);
 }
 
 /// The array's uses end without a wait: a slot is released behind its readers.
-void let_go(SlotObject* slot) {
+void end_uses(SlotObject* slot) {
   Py_CLEAR(slot->array.host_view);
   slot->array.host_hold = HoldRef();
   slot->array.hold = HoldRef();
@@ -165,15 +167,16 @@ void let_go(SlotObject* slot) {
 
 bool enter_write(SlotObject* slot) {
   RingState& ring = *slot->ring->state;
+  const HoldRef ring_hold = ring.hold;  // another thread may close the ring while this one waits
   gpumap_slot handle = nullptr;
-  if (!acquire(slot, handle)) {
+  if (!acquire(slot, ring_of(slot->ring), handle)) {
     return false;
   }
   Array& array = slot->array;
-  array.hold = HoldRef(new SlotHold(handle, ring.hold, ring.device.cuda_context));
-  array.host_hold = ring.hold;
+  array.hold = HoldRef(new SlotHold(handle, ring_hold, ring.device.cuda_context));
+  array.host_hold = ring_hold;
   if (!place_slot(slot, handle)) {
-    let_go(slot);
+    end_uses(slot);
     return false;
   }
   if (ring.has_layout) {
@@ -190,16 +193,32 @@ bool enter_write(SlotObject* slot) {
 
 bool enter_read(SlotObject* slot) {
   RingState& ring = *slot->ring->state;
-  gpumap_slot handle = nullptr;
-  if (!take(slot, handle)) {
-    return false;
+  const HoldRef ring_hold = ring.hold;
+  const int64_t begin_ns = monotonic_ns();
+  // Ahead of the ring's: frames that earlier calls took and did not wait for.
+  if (!ring.taken.empty()) {
+    slot->array.hold = std::move(ring.taken.front());
+    ring.taken.pop_front();
+  } else {
+    gpumap_slot handle = nullptr;
+    if (!take(slot, ring_of(slot->ring), handle)) {
+      return false;
+    }
+    slot->array.hold = HoldRef(new SlotHold(handle, HoldRef(), ring.device.cuda_context));
   }
-  slot->array.hold = HoldRef(new SlotHold(handle, HoldRef(), ring.device.cuda_context));
-  if (!place_slot(slot, handle) || !describe_frame(slot, handle) || !wait_for_frame(slot)) {
-    let_go(slot);
-    return false;
+  gpumap_slot handle = hold_of(slot)->slot();
+  const int64_t left_ns = slot->timeout_ns == GPUMAP_FOREVER
+                              ? slot->timeout_ns
+                              : std::max<int64_t>(slot->timeout_ns - (monotonic_ns() - begin_ns), 0);
+  bool comes_later = false;
+  if (place_slot(slot, handle) && describe_frame(slot, handle) && wait_for_frame(slot, left_ns, comes_later)) {
+    return true;
   }
-  return true;
+  if (comes_later && ring.hold) {
+    ring.taken.push_back(slot->array.hold);
+  }
+  end_uses(slot);
+  return false;
 }
 
 PyObject* slot_enter(PyObject* self, PyObject* /*none*/) {
@@ -261,7 +280,7 @@ bool exit_write(SlotObject* slot, bool failed) {
     gpumap_slot_release(written->slot(), nullptr);
   }
   written->forget_slot();
-  let_go(slot);
+  end_uses(slot);
   return done;
 }
 
@@ -270,7 +289,7 @@ bool exit_read(SlotObject* slot, bool failed) {
   auto* taken = static_cast<SlotHold*>(hold.get());
   const gpumap_status revoked = failed ? gpumap_status{GPUMAP_OK} : gpumap_slot_check(taken->slot());
   const bool valid = succeeded(revoked);
-  let_go(slot);
+  end_uses(slot);
   if (hold->shared()) {
     return valid;  // tensors and views of the frame keep its slot
   }
@@ -308,7 +327,7 @@ void slot_dealloc(PyObject* self) {
   SlotObject* slot = as_slot(self);
   PyTypeObject* type = Py_TYPE(self);
   PyObject_GC_UnTrack(self);
-  let_go(slot);
+  end_uses(slot);
   end_array(&slot->array);
   Py_CLEAR(slot->stream_object);
   Py_CLEAR(slot->ring);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "py_support.hpp"
 
+#include <dlfcn.h>
 #include <pthread.h>
 #include <time.h>
 
@@ -42,6 +43,16 @@ bool watch_process() {
   const Ref function(atexit ? PyCFunction_NewEx(&exit_method, nullptr, nullptr) : nullptr);
   const Ref done(function ? PyObject_CallMethod(atexit.get(), "register", "O", function.get()) : nullptr);
   return static_cast<bool>(done);
+}
+
+void let_go_anywhere(HoldRef& hold) {
+  // Not of the stable interface, though each Python has it.
+  using HasGil = int (*)();
+  static const auto has_gil = reinterpret_cast<HasGil>(dlsym(RTLD_DEFAULT, "PyGILState_Check"));
+  if (has_gil != nullptr && !interpreter_ends() && PyGILState_GetThisThreadState() != nullptr && has_gil() == 1) {
+    let_go(hold);
+  }
+  hold = HoldRef();
 }
 
 bool is_forked_child() {

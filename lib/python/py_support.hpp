@@ -196,6 +196,18 @@ class HoldRef {
   Hold* hold_ = nullptr;
 };
 
+/// Drops a use, with the GIL held. The last one may wait for the GPU: other threads of Python run meanwhile.
+inline void let_go(HoldRef& hold) {
+  HoldRef last = std::move(hold);
+  if (!last || last->shared()) {
+    return;
+  }
+  const WithoutGil others;
+  last = HoldRef();
+}
+/// The same where the GIL may be held, or not.
+void let_go_anywhere(HoldRef& hold);
+
 /// Memory of gpumap_memory_alloc(), of a pool, or that a kernel wrote.
 class MemoryHold : public Hold {
  public:

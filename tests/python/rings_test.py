@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Rings: writing, publishing and reading slots, in one process and across a socket; pictures by their caps."""
+import gc
 import os
+import sys
 import tempfile
 import threading
 import time
@@ -198,6 +200,41 @@ class OneProcess(unittest.TestCase):
         for use in (ring.write, ring.read, ring.end, lambda: ring.info, lambda: ring.device, ring.__enter__):
             with self.assertRaises(errors.InvalidArgument):
                 use()
+
+    def test_close_beside_a_write_that_waits(self):
+        """A thread that has its slot before another one closes the ring, and learns of it behind that."""
+        interval = sys.getswitchinterval()
+        self.addCleanup(sys.setswitchinterval, interval)
+        sys.setswitchinterval(PATIENCE)  # threads go on where one waits
+        size = 64 << 20  # so much is given back to the system at once
+        for _ in range(3):
+            ring = gpumap.Ring(2, shape=size)
+            for _ in range(2):
+                with ring.write():
+                    pass
+            views = []
+
+            def write(ring=ring, views=views):
+                try:
+                    with ring.write(timeout=PATIENCE) as slot:
+                        views.append(slot.host)
+                except gpumap.Error:
+                    pass
+
+            thread = threading.Thread(target=write)
+            thread.start()
+            time.sleep(0.2)
+            with ring.read():
+                pass
+            end = time.monotonic() + 0.05
+            while time.monotonic() < end:
+                pass
+            ring.close()
+            thread.join(PATIENCE)
+            gc.collect()
+            for view in views:
+                view[:] = 7
+                self.assertEqual(view[size - 1], 7)
 
     def test_one_slot_and_two_threads(self):
         """However two threads leave one `with`, the frame is published once."""
@@ -514,6 +551,48 @@ class Kernels(unittest.TestCase):
                 thread.join()
         self.assertEqual(failed, [])
 
+    def test_a_read_ends_with_its_time_and_loses_nothing(self):
+        with tempfile.TemporaryDirectory() as folder:
+            source = Path(folder) / "waits.comp"
+            source.write_text(WAITS)
+            kernel = gpumap.Kernel(source, backend="vulkan")
+            buffer = gpumap.empty(1000)
+            buffer.write(numpy.zeros(1000, "uint8"))
+            thread = threading.Thread(target=lambda: kernel(buffer, timeout=PATIENCE))
+            thread.start()
+            time.sleep(0.3)
+            ring = gpumap.Ring(2, shape=1000, transport="pinned")  # whose frames are copied behind the kernel
+            frames = [random_array(1000) for _ in range(2)]
+            for frame in frames:
+                with ring.write() as slot:
+                    slot.host[:] = frame
+            for timeout in (0, 0.3):
+                with self.assertRaises(errors.Timeout):
+                    ring.read(timeout).__enter__()
+            buffer.host[0] = 1
+            thread.join()
+            for frame in frames:
+                with ring.read(PATIENCE) as got:
+                    self.assertTrue(same(got.numpy(), frame))
+
+    def test_what_is_given_back_behind_a_kernel_keeps_nobody(self):
+        with tempfile.TemporaryDirectory() as folder:
+            source = Path(folder) / "slow.comp"
+            source.write_text(SLOW)
+            kernel = gpumap.Kernel(source, backend="vulkan")
+            for kind in ("host", "dlpack"):
+                with self.subTest(kind):
+                    buffer = gpumap.empty((480, 640))
+                    views = [buffer.host if kind == "host" else numpy.from_dlpack(buffer)]
+                    with self.assertRaises(errors.Timeout):
+                        kernel(buffer, to_host=True, timeout=0)
+                    del buffer
+                    thread = threading.Thread(target=views.clear)
+                    thread.start()
+                    time.sleep(0.1)
+                    self.assertTrue(thread.is_alive(), "this thread stood still as well")
+                    thread.join()
+
     def test_no_time_for_a_kernel_is_no_minute(self):
         with tempfile.TemporaryDirectory() as folder:
             source = Path(folder) / "waits.comp"
@@ -547,6 +626,18 @@ class Kernels(unittest.TestCase):
             with self.assertRaises(gpumap.Error):
                 gpumap.Kernel(**keywords)
 
+
+# Some seconds.
+SLOW = """#version 460
+#include <gpumap.glsl>
+// gpumap: block 256
+// gpumap: grid 1200
+void main() {
+  uint value = gl_GlobalInvocationID.x;
+  for (uint i = 0u; i < 20000u; ++i) value = value * 1664525u + 1013904223u;
+  store_u8(frame.out_view.plane[0] + gl_GlobalInvocationID.x, value & 255u);
+}
+"""
 
 # Until the first byte is not 0. lavapipe leaves a loop after 65535 turns, but millions of threads take minutes.
 WAITS = """// gpumap: params amount:u32=1
