@@ -176,6 +176,27 @@ TEST(ResidentSource, RefusesWhatTheGpuWouldNotComeBackFrom) {
                "__device__ int sum(int x) { All all; if (x) return 1; return 2; }",
            std::string("struct All { __device__ All() { __syncwarp(); } };\n") +
                "__device__ int sum(int x) { if (x) return 1; All all; return 2; }",
+           std::string("template <class T> struct Tile { __device__ T all(T); };\ntemplate <class T> __device__ T ") +
+               "Tile<T>::all(T x) { x = __shfl_xor_sync(~0u, x, 1); return x; }\n__device__ int sum(Tile<int> t) { "
+               "if (t.x) return 1; return t.all(2); }",
+           std::string("template <class T, class U = ns::t> __device__ T all(T x) { __syncwarp(); return x; }\n") +
+               "__device__ int sum(int x) { if (x) return 1; return all(x); }",
+           std::string(
+               "template <class T, int N = (sizeof(T) > 2)> struct Tile { __device__ T all() { __syncwarp(); ") +
+               "return 1; } };\n__device__ int sum(Tile<int> t) { if (t.x) return 1; return t.all(); }",
+           std::string("#define DEFINE(name) __device__ int name(int x) { __syncwarp(); return x; }\nDEFINE(all)\n") +
+               "__device__ int sum(int x) { if (x) return 1; return all(x); }",
+           std::string("#define DEFINE(name, op) __device__ int name(int x) { return op(x); }\n") +
+               "DEFINE(all, __syncthreads_or)\n__device__ int sum(int x) { if (x) return 1; return all(x); }",
+           std::string("#define NAMED(name) __device__ int name(int x)\nNAMED(all) { __syncwarp(); return x; }\n") +
+               "__device__ int sum(int x) { if (x) return 1; return all(x); }",
+           std::string("#define NAME all\n__device__ int NAME(int x) { __syncwarp(); return x; }\n") +
+               "__device__ int sum(int x) { if (x) return 1; return all(x); }",
+           std::string("struct __align__(8) All { __device__ All() { __syncwarp(); } };\nusing Any = All;\n") +
+               "__device__ int sum(int x) { if (x) return 1; Any any; return 2; }",
+           meet + "__device__ int sum(int x) { if (x) return 1; return meet\n<3>(x); }",
+           "__device__ int sum(cg::thread_block b, int x) { if (x) return 1; cg::sync(b); return 2; }",
+           "#define WAIT sync\n__device__ int sum(B b, int x) { if (x) return 1; b.WAIT(); return 2; }",
            std::string("__device__ int sum(int x) { if (x) return 1;\n#include <gpumap/grid.h>\nreturn 2; "
                        "}\n__device__ void ") +
                "meet(int) { __syncthreads(); }",
@@ -219,8 +240,10 @@ TEST(ResidentSource, RefusesWhatTheGpuWouldNotComeBackFrom) {
            "__device__ int two(int x) {\n#if A\nfor (;;) {\n#else\nfor (;;) {\n#endif\nx = 1; } return x; }\n" + one +
                "__syncthreads(); }",
            "#define EACH(n) for (int i = 0; i < n; ++i) { x += i; }\n__device__ int sum(int x) { EACH(4) return x; }",
-           std::string("struct All { __device__ All() { __syncwarp(); } __device__ ~All() {} };\n") +
-               "__device__ int sum(int x) { All all; if (x) return 1; return 2; }",
+           std::string("#include <gpumap/grid.h>\nextern \"C\" {\n__device__ int two(int x) { return x * x; }\n") +
+               one + "__syncthreads(); x = two(x); }\n}",
+           "template <class T> __device__ my::index top(T x) { return x; }\n" + one + "__syncthreads(); x = top(x); }",
+           one + "int sync = 3, bar[2]; if (x) return; x = sync + bar[1]; }",
            "#define TEXT(x) #x\n" + one + "__syncthreads(); printf(TEXT(x)); }",
        }) {
     EXPECT_EQ(refusal(cuda(fine)), "") << fine;

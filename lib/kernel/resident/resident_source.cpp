@@ -223,13 +223,28 @@ class Search {
       // A kernel returns nothing: `return;` is one's, or a function's that is like it, wherever macros put it.
       const bool returns = text == "return" && (next == ";" || directive || by_macro_ || i < kernel_ends);
       if ((returns || text == "goto") && found_.by.empty()) found_.by = text;
-      const bool waiting = is_wait(text);
+      const bool waiting = is_wait(text) && !is_variable(read, i);
       if (waiting && found_.wait.empty()) found_.wait = text;
       functions.see(i, waiting || (is_asm(text) && read_asm(asm_text(words, i))));
       if (directive && (text == "include" || text == "include_next" || text == "import")) {
         include(text, read.behind(words[i]), folder);
       }
     }
+  }
+
+  /// A plain word that variables have for a name, too: it is not called, nor is it of an object or a namespace.
+  [[nodiscard]] static bool is_variable(const SourceWords& read, std::size_t at) {
+    constexpr std::array<std::string_view, 4> plain{"sync", "bar", "barrier", "wait"};
+    const std::vector<SourceWord>& words = read.all();
+    if (words[at].directive || std::ranges::find(plain, words[at].text) == plain.end()) return false;
+    const std::string_view before = at > 0 ? read.behind(at - 1) : std::string_view();
+    const std::string_view behind = read.behind(at);
+    const auto begins = behind.substr(std::min(behind.find_first_not_of(" \t\r\n"), behind.size()));
+    const bool is_of_something = before.find('.') != before.npos || before.find("->") != before.npos ||
+                                 (at > 0 && words[at - 1].text == ":") || before.find('&') != before.npos;
+    const bool is_called = begins.starts_with('<') || (at + 1 < words.size() && words[at + 1].text == "(") ||
+                           (at + 1 < words.size() && words[at + 1].text == ":");
+    return !is_of_something && !is_called;
   }
 
   template <typename Has>

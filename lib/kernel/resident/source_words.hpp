@@ -42,6 +42,12 @@ class SourceWords {
     }
     return true;
   }
+  /// Between word `at` and the next, or the end: operators, blanks and comments.
+  [[nodiscard]] std::string_view behind(std::size_t at) const noexcept {
+    const std::string_view word = words_[at].text;
+    const char* const end = at + 1 < words_.size() ? words_[at + 1].text.data() : code_.data() + code_.size();
+    return {word.data() + word.size(), static_cast<std::size_t>(end - word.data()) - word.size()};
+  }
   /// Up to the end of its line.
   [[nodiscard]] std::string_view behind(const SourceWord& word) const noexcept {
     const auto at = static_cast<std::size_t>(word.text.data() + word.text.size() - code_.data());

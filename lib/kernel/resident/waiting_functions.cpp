@@ -20,7 +20,7 @@ bool is_one_of(std::string_view word, std::span<const std::string_view> all) {
 
 constexpr std::array<std::string_view, 5> types{"struct", "class", "union", "enum", "namespace"};
 constexpr std::array<std::string_view, 4> attributes{"alignas", "__align__", "__attribute__", "__declspec"};
-/// Functions that are called without their names: operators and destructors among others.
+/// Functions that are called without their names: operators and destructors among others, as constructors are.
 constexpr std::array<std::string_view, 4> unnamed{"operator", "~", "begin", "end"};
 constexpr std::array<std::string_view, 8> controls{"if", "else", "for", "while", "do", "switch", "try", "catch"};
 
@@ -40,9 +40,12 @@ void WaitingFunctions::Reader::see(std::size_t at, bool waits) {
   if (text == "}") end_block(at);
   if (text == ";" && place_.parentheses == 0) end_statement(at);
   if (place_.function == none) {
+    if (!words_[at].quoted && is_of_name(text[0])) all_.outside_.emplace(text);
     // As in a file that is included within a function, or between braces that are macros.
     all_.is_left_anywhere_ = all_.is_left_anywhere_ || text == "return";
-    all_.is_unclear_ = all_.is_unclear_ || (waits && begins_statement(at));
+    // In parentheses it may be given to a macro, or be a default; other words there are types of arguments.
+    const bool is_given = place_.parentheses > 0 && text.starts_with("__");
+    all_.is_unclear_ = all_.is_unclear_ || (waits && (is_given || begins_statement(at)));
     return;
   }
   Function& function = all_.functions_[place_.function];
@@ -96,7 +99,11 @@ void WaitingFunctions::Reader::begin_block(std::size_t at) {
   Block block{false, place_.function, place_.statement, place_.parentheses};
   if (place_.function == none) {
     block.is_function = !is_type(at);
-    if (block.is_function) begin_function(at);
+    if (block.is_function) {
+      begin_function(at);
+    } else {
+      for (std::size_t i = place_.statement; i < at; ++i) all_.types_.emplace(words_[i].text);
+    }
   } else if (is_lambda(at)) {
     block.is_function = true;
     all_.functions_.push_back({.within = std::exchange(place_.function, all_.functions_.size())});
@@ -160,15 +167,32 @@ void WaitingFunctions::Reader::note(std::size_t at, std::size_t user, bool calls
 /// Whether the word is followed by arguments, or by those of a template.
 bool WaitingFunctions::Reader::is_call(std::size_t at) const {
   if (at + 1 == words_.size()) return false;
-  const std::string_view behind = read_.behind(words_[at]);
-  return behind.substr(std::min(behind.find_first_not_of(" \t"), behind.size())).starts_with('<') ||
+  const std::string_view behind = read_.behind(at);
+  return behind.substr(std::min(behind.find_first_not_of(" \t\r\n"), behind.size())).starts_with('<') ||
          words_[at + 1].text == "(" ||
          (at + 2 < words_.size() && words_[at + 1].text == ")" && words_[at + 2].text == "(");
 }
 
+/// The first word from `at` on that is neither in a `template <...>` nor the preprocessor's; `end` at most.
+std::size_t WaitingFunctions::Reader::behind_templates(std::size_t at, std::size_t end) const {
+  const auto skip_directives = [&] {
+    while (at < end && words_[at].directive) ++at;
+  };
+  for (skip_directives(); at < end && words_[at].text == "template"; skip_directives()) {
+    int open = 0, parentheses = 0;
+    do {
+      parentheses += words_[at].text == "(" ? 1 : words_[at].text == ")" ? -1 : 0;
+      const std::string_view behind = parentheses == 0 ? read_.behind(at) : std::string_view();
+      open += static_cast<int>(std::ranges::count(behind, '<') - std::ranges::count(behind, '>'));
+      ++at;
+    } while (at < end && open > 0);
+  }
+  return at;
+}
+
 /// Whether the block that word `end` begins is one of a type or a namespace: its name stands behind no arguments.
 bool WaitingFunctions::Reader::is_type(std::size_t end) const {
-  std::size_t at = place_.statement;
+  std::size_t at = behind_templates(place_.statement, end);
   if (at + 2 == end && words_[at].text == "extern" && words_[at + 1].quoted) return true;
   for (int depth = 0; at < end && (depth != 0 || !is_one_of(words_[at].text, types)); ++at) {
     if (words_[at].text == "(") ++depth;
@@ -236,6 +260,10 @@ bool WaitingFunctions::is_left_early() const {
     waits_at[function] = std::max(waits_at[function], at);
   };
   for (std::size_t i = 0; i < functions_.size(); ++i) add(i, functions_[i].waits_at);
+  std::set<std::string_view> macros;
+  for (const Function& function : functions_) {
+    if (function.is_macro && !function.names.empty()) macros.insert(*function.names.begin());
+  }
   while (!waiting.empty()) {
     const Function& function = functions_[waiting.back()];
     waiting.pop_back();
@@ -243,11 +271,14 @@ bool WaitingFunctions::is_left_early() const {
       add(function.within, Reader::none - 1);  // called anywhere
       continue;
     }
-    const auto is_unnamed = [&](std::string_view name) { return function.names.contains(name); };
-    if (function.names.empty() || std::ranges::any_of(unnamed, is_unnamed)) return true;
+    const auto is_hidden = [&](const std::string& name) {
+      return is_one_of(name, unnamed) ||
+             (function.is_macro ? outside_.contains(name) : types_.contains(name) || macros.contains(name));
+    };
+    if (function.names.empty() || std::ranges::any_of(function.names, is_hidden)) return true;
+    // A variable may have the name of a function.
+    const auto& users = function.is_macro ? users_ : callers_;
     for (const std::string& name : function.names) {
-      // A variable may have the name of a function; a constructor is called by one of its type.
-      const auto& users = function.is_macro || types_.contains(name) ? users_ : callers_;
       const auto found = users.find(name);
       if (found == users.end()) continue;
       for (const auto& [user, at] : found->second) add(user, at);

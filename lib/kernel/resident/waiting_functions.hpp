@@ -50,6 +50,7 @@ class WaitingFunctions {
     void note(std::size_t at, std::size_t user, bool calls);
     [[nodiscard]] bool is_directive(std::size_t at) const;
     [[nodiscard]] bool is_call(std::size_t at) const;
+    [[nodiscard]] std::size_t behind_templates(std::size_t at, std::size_t end) const;
     [[nodiscard]] bool is_type(std::size_t end) const;
     [[nodiscard]] bool is_lambda(std::size_t at) const;
     [[nodiscard]] bool is_at_end(std::size_t at) const;
@@ -78,8 +79,9 @@ class WaitingFunctions {
   std::vector<Function> functions_;
   using Users = std::map<std::string, std::map<std::size_t, std::size_t>, std::less<>>;  ///< and the last place
   Users callers_, users_;                                                                ///< of a function, of any word
-  std::set<std::string, std::less<>> types_;                                             ///< their names
-  bool is_unclear_ = false;  ///< something waits in no function
+  std::set<std::string, std::less<>> types_;    ///< their names, and those of their bases
+  std::set<std::string, std::less<>> outside_;  ///< what stands in no function
+  bool is_unclear_ = false;                     ///< something waits in no function
   bool is_left_anywhere_ = false;
 };
 
