@@ -263,7 +263,7 @@ void FrameMemory::await_written() const {
   try {
     gst::await_written(written(), stops, "the kernel that fills this frame", giver.get(), waited_in_vain_);
   } catch (const Error&) {
-    waited_in_vain_ = true;
+    waited_in_vain_ = !stops();
     throw;
   }
 }
