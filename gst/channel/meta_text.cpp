@@ -233,6 +233,8 @@ bool take_time_code(GstBuffer* carrier, ByteReader& text) {
   constexpr std::uint32_t known_flags = GST_VIDEO_TIME_CODE_FLAGS_DROP_FRAME | GST_VIDEO_TIME_CODE_FLAGS_INTERLACED;
   if (!text.is_done() || (head.flags & ~known_flags) != 0) return false;
   const Ptr<GDateTime> jam(*written != '\0' ? g_date_time_new_from_iso8601(written, nullptr) : nullptr);
+  constexpr int last_year = 9998;  // GStreamer adds days to it, and no date is behind 9999
+  if (jam && g_date_time_get_year(jam.get()) > last_year) return false;
   bool known = *written == '\0' || jam;
   GstVideoTimeCode* code =
       gst_video_time_code_new(head.fps_n, head.fps_d, jam.get(), static_cast<GstVideoTimeCodeFlags>(head.flags),

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <limits>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "gpumap/message_bytes.hpp"
@@ -14,6 +16,37 @@
 
 namespace gpumap::gst {
 namespace {
+
+/// As gst_date_time_to_iso8601_string() writes it, from the year on, and as far as it is known. GStreamer asserts what
+/// it reads, as that 99 minutes are no difference to UTC.
+bool is_date_time(std::string_view text) {
+  const auto take = [&text](char before, std::size_t digits, int lowest, int highest) {
+    int number = 0;
+    const std::size_t length = digits + (before != 0 ? 1 : 0);
+    if (text.size() < length || (before != 0 && text[0] != before)) return -1;
+    text.remove_prefix(length - digits);
+    const auto [end, error] = std::from_chars(text.data(), text.data() + digits, number);
+    if (error != std::errc() || end != text.data() + digits || text[0] == '-' || number < lowest) return -1;
+    text.remove_prefix(digits);
+    return number <= highest ? number : -1;
+  };
+  const int year = take(0, 4, 1, 9999);
+  if (year < 0 || text.empty()) return year >= 0;
+  const int month = take('-', 2, 1, 12);
+  if (month < 0 || text.empty()) return month >= 0;
+  const int day = take('-', 2, 1, 31);
+  if (day < 0 ||
+      g_date_valid_dmy(static_cast<GDateDay>(day), static_cast<GDateMonth>(month), static_cast<GDateYear>(year)) == 0) {
+    return false;
+  }
+  if (text.empty()) return true;
+  if (take('T', 2, 0, 23) < 0 || take(':', 2, 0, 59) < 0) return false;
+  if (text.starts_with(':') && take(':', 2, 0, 59) < 0) return false;
+  if (text == "Z") return true;
+  if (text.empty() || (text[0] != '+' && text[0] != '-')) return false;
+  const int hours = take(text[0], 2, 0, 14);
+  return hours >= 0 && take(0, 2, 0, hours < 14 ? 59 : 0) >= 0 && text.empty();
+}
 
 using Kind = StreamValue;
 
@@ -323,7 +356,8 @@ class Taker {
       }
       case Kind::date_time: {
         const char* const written = text.take_text();
-        return text.is_whole() && give(value, GST_TYPE_DATE_TIME, gst_date_time_new_from_iso8601_string(written));
+        return text.is_whole() && is_date_time(written) &&
+               give(value, GST_TYPE_DATE_TIME, gst_date_time_new_from_iso8601_string(written));
       }
       case Kind::bytes: {
         const auto bytes = text.take_rest();
