@@ -18,19 +18,24 @@ namespace {
 /// By how much the first frames of sources may be late in different ways, such as sound from a device beside pictures.
 constexpr GstClockTimeDiff spread = 200 * GST_MSECOND;
 
-/// In or out of bins.
-std::vector<Ptr<GstElement>> elements_behind(GstElement* element) {
-  std::vector<Ptr<GstPad>> pads;
-  GST_OBJECT_LOCK(element);
-  for (const GList* pad = element->srcpads; pad != nullptr; pad = pad->next) {
-    pads.emplace_back(GST_PAD_CAST(gst_object_ref(pad->data)));
+/// Where what comes to `pad` goes on, in or out of bins: pads of the elements behind.
+std::vector<Ptr<GstPad>> pads_behind(GstPad* pad) {
+  std::vector<Ptr<GstPad>> behind;
+  const auto follow = [&behind](GstPad* out) {
+    Ptr<GstPad> peer = past_bins(Ptr<GstPad>(gst_pad_get_peer(out)));
+    if (peer) behind.push_back(std::move(peer));
+  };
+  if (GST_PAD_IS_SRC(pad)) {
+    follow(pad);
+    return behind;
   }
-  GST_OBJECT_UNLOCK(element);
-  std::vector<Ptr<GstElement>> behind;
-  for (const Ptr<GstPad>& pad : pads) {
-    const Ptr<GstPad> peer(past_bins(Ptr<GstPad>(gst_pad_get_peer(pad.get()))));
-    if (GstElement* next = peer ? gst_pad_get_parent_element(peer.get()) : nullptr) behind.emplace_back(next);
+  GstIterator* const links = gst_pad_iterate_internal_links(pad);
+  GValue link = G_VALUE_INIT;
+  while (links != nullptr && gst_iterator_next(links, &link) == GST_ITERATOR_OK) {
+    follow(GST_PAD_CAST(g_value_get_object(&link)));
+    g_value_unset(&link);
   }
+  if (links != nullptr) gst_iterator_free(links);
   return behind;
 }
 
@@ -40,13 +45,16 @@ enum class Comes { not_at_all, beside, alone };
 /// behind a tee.
 Comes comes_to(GstElement* src, bool (*is)(GstElement*)) {
   Comes comes = Comes::alone;
-  std::vector<Ptr<GstElement>> found = elements_behind(src);
+  const Ptr<GstPad> begin(gst_element_get_static_pad(src, "src"));
+  std::vector<Ptr<GstPad>> found;
+  if (begin) found = pads_behind(begin.get());
   for (std::size_t i = 0; i < found.size(); ++i) {
-    if (is(found[i].get())) return comes;
-    std::vector<Ptr<GstElement>> behind = elements_behind(found[i].get());
+    const Ptr<GstElement> element(gst_pad_get_parent_element(found[i].get()));
+    if (element && is(element.get())) return comes;
+    std::vector<Ptr<GstPad>> behind = pads_behind(found[i].get());
     if (behind.size() > 1) comes = Comes::beside;
-    for (Ptr<GstElement>& next : behind) {
-      const auto is_next = [&](const Ptr<GstElement>& one) { return one.get() == next.get(); };
+    for (Ptr<GstPad>& next : behind) {
+      const auto is_next = [&](const Ptr<GstPad>& one) { return one.get() == next.get(); };
       if (std::ranges::none_of(found, is_next)) found.push_back(std::move(next));
     }
   }

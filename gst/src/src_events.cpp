@@ -207,7 +207,7 @@ void SrcStream::push(GstEvent* event) {
       }
       // It is due when a frame of its time would be.
       if (shift_.update(*channel_, false)) shifted_ = true;
-      const auto later = later_by(time, time, duration);
+      const auto later = later_by(time, time, duration, false);
       if (!later) {
         gst_event_unref(event);
         return;

@@ -528,16 +528,10 @@ GstClockTime SrcStream::earliest_from(GstBuffer* buffer) const {
   const GstClockTime time = GST_BUFFER_PTS(buffer);
   const Ptr<GstCaps> caps(gst_pad_get_current_caps(pad_));
   if (!caps || !GST_CLOCK_TIME_IS_VALID(time)) return GST_CLOCK_TIME_NONE;
-  if (is_raw()) return time;
+  const std::string_view name(gst_structure_get_name(gst_caps_get_structure(caps.get(), 0)));
+  if (name == "video/x-raw" || name == "audio/x-raw" || name.substr(0, 6) == "image/") return time;
   return GST_BUFFER_DTS_IS_VALID(buffer) ? std::min(GST_BUFFER_DTS(buffer), time)
                                          : time - std::min(time, longest_reordering);
-}
-
-/// Frames do without those before them.
-bool SrcStream::is_raw() const {
-  const Ptr<GstCaps> caps(gst_pad_get_current_caps(pad_));
-  const std::string_view name(caps ? gst_structure_get_name(gst_caps_get_structure(caps.get(), 0)) : "");
-  return name == "video/x-raw" || name == "audio/x-raw" || name.substr(0, 6) == "image/";
 }
 
 namespace {
@@ -579,11 +573,12 @@ bool SrcStream::has_live_producer() {
 
 /// By how much these times are to be later, see TimeShift::later_by(). What would leave the segment so gets one of its
 /// own.
-std::optional<GstClockTimeDiff> SrcStream::later_by(GstClockTime time, GstClockTime dts, GstClockTime duration) {
-  if (settings_.do_timestamp || !shift_.is_recorded()) return 0;
+std::optional<GstClockTimeDiff> SrcStream::later_by(GstClockTime time, GstClockTime dts, GstClockTime duration,
+                                                    bool needs_others) {
+  if (settings_.do_timestamp || !shift_.is_recorded() || has_sink_beside()) return 0;
   const auto begin = running_there(GST_CLOCK_TIME_IS_VALID(dts) ? dts : time);
   if (!begin) return 0;
-  const auto by = shift_.later_by({*begin, duration, is_raw()}, [this] { return has_live_producer(); });
+  const auto by = shift_.later_by({*begin, duration, needs_others}, [this] { return has_live_producer(); });
   if (!by || !GST_CLOCK_TIME_IS_VALID(time)) return by;
   const GstSegment* segment = nullptr;
   gst_event_parse_segment(segment_, &segment);
@@ -638,7 +633,9 @@ void SrcStream::push(Channel::Next& frame) {
   leave_out_odd_times(buffer);
   if (settings_.do_timestamp) stamp_time(buffer);
   if (shift_.may_hold()) hold_for_encoder(buffer);
-  const auto later = later_by(GST_BUFFER_PTS(buffer), GST_BUFFER_DTS(buffer), GST_BUFFER_DURATION(buffer));
+  const bool needs_others = GST_BUFFER_FLAG_IS_SET(buffer, GST_BUFFER_FLAG_DELTA_UNIT) != 0;
+  const auto later =
+      later_by(GST_BUFFER_PTS(buffer), GST_BUFFER_DTS(buffer), GST_BUFFER_DURATION(buffer), needs_others);
   if (!later) {
     GST_INFO_OBJECT(element_, "a frame of a live stream came in a pause, and is not recorded");
     gst_buffer_unref(buffer);

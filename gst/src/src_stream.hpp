@@ -47,7 +47,7 @@ class TimeShift {
   struct Piece {
     GstClockTimeDiff begin = 0;
     GstClockTime duration = GST_CLOCK_TIME_NONE;
-    bool is_raw = false;  ///< others need those before them
+    bool needs_others = false;  ///< before it, as compressed pictures that are no key frames do
   };
   /// By how much the next one is due later than the value says. Nothing: it is not to be recorded. The value does not
   /// change in the middle of a recording, but by settle(): an encoder would give frames that it reorders into the
@@ -74,11 +74,13 @@ class TimeShift {
   std::atomic<GstClockTimeDiff> shift_{0}, later_{0};
   GstClockTimeDiff now_ = 0;  ///< what the clocks say; the value is that, but in a recording
   Recorded recorded_ = Recorded::no;
-  bool played_ = false;       ///< since the last flush here
-  bool stood_still_ = false;  ///< so may the time here have, and no frame has come since
-  bool leaves_out_ = false;   ///< what was due before the end of what is recorded
+  bool played_ = false;         ///< since the last flush here
+  bool stood_still_ = false;    ///< so may the time here have, and no frame has come since
+  bool leaves_out_ = false;     ///< what was due before the last piece that is recorded
+  bool waits_for_key_ = false;  ///< what others need was left out
   std::shared_ptr<PrerollClock> preroll_;
-  GstClockTimeDiff recorded_until_ = 0;  ///< running time here
+  GstClockTimeDiff recorded_until_ = 0;  ///< running time here, where the last piece ends
+  GstClockTimeDiff recorded_last_ = -1;  ///< likewise, where it begins
   GstClockTimeDiff behind_ = 0;          ///< frames are due by so much later than the clocks say
   bool may_hold_ = true;
   std::optional<GstClockTimeDiff> given_;  ///< to frames that went ahead while the gpumapsink's pipeline did not play
@@ -186,9 +188,9 @@ class SrcStream {
   [[nodiscard]] bool joined_late(const Channel::Next& first) const;
   [[nodiscard]] std::optional<GstClockTimeDiff> running_there(GstClockTime time) const;
   void hold_for_encoder(GstBuffer* first);
-  [[nodiscard]] bool is_raw() const;
   [[nodiscard]] bool has_live_producer();
-  [[nodiscard]] std::optional<GstClockTimeDiff> later_by(GstClockTime time, GstClockTime dts, GstClockTime duration);
+  [[nodiscard]] std::optional<GstClockTimeDiff> later_by(GstClockTime time, GstClockTime dts, GstClockTime duration,
+                                                         bool needs_others);
   void mend_segment(GstBuffer* buffer);
   void stamp_time(GstBuffer* buffer) const;
   // Events: events.cpp.

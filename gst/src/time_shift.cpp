@@ -78,7 +78,8 @@ void TimeShift::reset() {
 void TimeShift::forget_hold() {
   preroll_.reset();
   recorded_until_ = behind_ = 0;
-  played_ = stood_still_ = leaves_out_ = false;
+  recorded_last_ = -1;
+  played_ = stood_still_ = leaves_out_ = waits_for_key_ = false;
   given_.reset();
   may_hold_ = true;
 }
@@ -103,16 +104,25 @@ bool TimeShift::hold(const Channel& channel, GstClockTimeDiff first) {
 }
 
 std::optional<GstClockTimeDiff> TimeShift::later_by(const Piece& next, const std::function<bool()>& live) {
-  const auto missing = [&] { return recorded_until_ - (next.begin + now_ + behind_); };
+  constexpr GstClockTime longest = GST_SECOND;  // else one piece of many hours would keep all others from following
+  const auto due = [&] { return next.begin + now_ + behind_; };
   if (std::exchange(stood_still_, false)) {
-    leaves_out_ = playing_ && next.is_raw && live();
+    leaves_out_ = playing_ && live();
     const bool goes_on = !leaves_out_ && (!playing_ || recorded_ == Recorded::alone);
-    behind_ = goes_on ? behind_ + std::max<GstClockTimeDiff>(missing(), 0) : 0;
+    behind_ = goes_on ? behind_ + std::max<GstClockTimeDiff>(recorded_until_ - due(), 0) : 0;
   }
-  leaves_out_ = leaves_out_ && missing() > 0;
-  if (leaves_out_) return std::nullopt;
-  const auto length = static_cast<GstClockTimeDiff>(GST_CLOCK_TIME_IS_VALID(next.duration) ? next.duration : 0);
-  recorded_until_ = std::max(recorded_until_, next.begin + now_ + behind_ + length);
+  if (leaves_out_ && due() <= recorded_last_) {
+    waits_for_key_ = true;
+    return std::nullopt;
+  }
+  leaves_out_ = false;
+  if (waits_for_key_ && next.needs_others) return std::nullopt;
+  waits_for_key_ = false;
+  // Before both pipelines have a time: none is due before time begins.
+  if (may_hold_ && recorded_ == Recorded::alone && due() < 0) return -due();
+  const GstClockTime length = GST_CLOCK_TIME_IS_VALID(next.duration) ? std::min(next.duration, longest) : 0;
+  recorded_last_ = std::max(recorded_last_, due());
+  recorded_until_ = std::max(recorded_until_, due() + static_cast<GstClockTimeDiff>(length));
   later_ = now_ + behind_ - shift_;
   return later_;
 }
@@ -220,7 +230,7 @@ bool TimeShift::update(const Channel& channel, bool anew) {
   if (again && !changed && !known && !anew && std::llabs(now - now_) < clock_error) return false;
   now_ = now;
   if (recorded_ != Recorded::no && goes_on) {
-    stood_still_ = stood_still_ || here_changed || known || !playing;
+    stood_still_ = stood_still_ || here_changed || !playing;
     return false;
   }
   const GstClockTimeDiff before = shift_;

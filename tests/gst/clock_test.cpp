@@ -3,6 +3,7 @@
 // is what upstream says. Time is simulated where it is more than a moment.
 #include <algorithm>
 #include <atomic>
+#include <iterator>
 #include <mutex>
 
 #include "temporary_folder.hpp"
@@ -245,8 +246,10 @@ TEST(TwoPipelines, ARecordingGoesOnBehindAPause) {
     EXPECT_EQ(gaps, is(4) ? 3 : 0);
     std::ranges::sort(encoded.running);
     const auto begin = std::ranges::lower_bound(encoded.running, raw.running[0]);
-    EXPECT_TRUE(std::includes(raw.running.begin(), raw.running.end(), begin, encoded.running.end()))
-        << "and each of these once";
+    std::vector<GstClockTime> others;  // each once
+    std::set_difference(begin, encoded.running.end(), raw.running.begin(), raw.running.end(),
+                        std::back_inserter(others));
+    EXPECT_THAT(others, testing::IsEmpty());
   });
 }
 
