@@ -72,10 +72,14 @@ PyObject* numpy_asarray() {
   static PyObject* asarray = nullptr;
   static bool looked = false;
   if (!looked) {
-    looked = true;
+    // Meanwhile other threads may look, too.
     const Ref numpy(PyImport_ImportModule("numpy"));
-    asarray = numpy ? PyObject_GetAttrString(numpy.get(), "asarray") : nullptr;
+    Ref found(numpy ? PyObject_GetAttrString(numpy.get(), "asarray") : nullptr);
     PyErr_Clear();
+    if (!looked) {
+      asarray = found.release();
+    }
+    looked = true;
   }
   return asarray;
 }

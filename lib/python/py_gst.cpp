@@ -443,6 +443,7 @@ void drop_wrapped(void* data) {
     PyBuffer_Release(&wrapped->view);
     PyGILState_Release(state);
   }
+  let_go_anywhere(wrapped->hold);
   delete wrapped;
 }
 

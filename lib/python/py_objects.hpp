@@ -3,8 +3,9 @@
 // What the types of the module know of each other: devices, buffers, rings and their slots.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
-#include <deque>
+#include <map>
 #include <string>
 #include <unordered_map>
 
@@ -65,10 +66,12 @@ PyTypeObject* add_type(PyObject* module, const char* name, PyType_Spec& spec, Py
 
 /// What a ring and its slots share; lives as long as the object of the ring.
 struct RingState {
-  HoldRef hold;               // a RingHold; null: closed
-  std::deque<HoldRef> taken;  // SlotHolds: frames that are not there yet, for the next calls of read()
+  HoldRef hold;                       // a RingHold; null: closed
+  std::map<uint64_t, HoldRef> taken;  // SlotHolds by sequence: frames that are not there yet, for the next read()
+  std::atomic<bool> stopped{false};   // or closed
   gpumap_device_info device{};
   bool consumer = false;   // from connect()
+  bool copies = false;     // transport=pageable: a publish waits for the GPU
   Geometry geometry;       // of the slots that are written
   gpumap_layout layout{};  // of the caps that the ring was made with
   bool has_layout = false;

@@ -54,6 +54,7 @@ PyObject* make_ring(gpumap_ring ring, bool consumer) {
   made->state->hold = hold;
   made->state->device = as_device(device_object)->info;
   made->state->consumer = consumer;
+  made->state->copies = info.transport == GPUMAP_TRANSPORT_PAGEABLE;
   made->state->slot_bytes = info.slot_bytes;
   return reinterpret_cast<PyObject*>(made);
 }
@@ -170,7 +171,7 @@ void forget_views(RingState& state) {
 }
 
 void drop_taken(RingState& state) {
-  std::deque<HoldRef> taken;
+  std::map<uint64_t, HoldRef> taken;
   taken.swap(state.taken);
   const WithoutGil others;  // what fills them may still run
   taken.clear();
@@ -183,6 +184,7 @@ void close_ring(RingObject* ring) {
   }
   HoldRef hold = std::move(state.hold);
   state.hold = HoldRef();
+  state.stopped = true;
   forget_views(state);
   drop_taken(state);
   const WithoutGil others;
@@ -235,6 +237,12 @@ PyObject* ring_call(PyObject* self, PyObject* /*none*/) {
     return nullptr;
   }
   return new_ref(Py_None);
+}
+
+template <gpumap_status (*Call)(gpumap_ring), bool stopped>
+PyObject* ring_set_stopped(PyObject* self, PyObject* none) {
+  as_ring(self)->state->stopped = stopped || !as_ring(self)->state->hold;
+  return ring_call<Call>(self, none);
 }
 
 PyObject* ring_drop_queued(PyObject* self, PyObject* none) {
@@ -313,9 +321,9 @@ PyMethodDef ring_methods[] = {
      "done. Raises Timeout, Stopped, End, Closed, Revoked (at the end of the `with`)."},
     {"end", ring_call<gpumap_ring_end>, METH_NOARGS,
      "end($self, /)\n--\n\nThe stream ends: readers get what is left, then End."},
-    {"stop", ring_call<gpumap_ring_stop>, METH_NOARGS,
+    {"stop", (ring_set_stopped<gpumap_ring_stop, true>), METH_NOARGS,
      "stop($self, /)\n--\n\nCalls that wait, and those to come, raise Stopped until resume(). From any thread."},
-    {"resume", ring_call<gpumap_ring_resume>, METH_NOARGS, "resume($self, /)\n--\n\nAfter stop()."},
+    {"resume", (ring_set_stopped<gpumap_ring_resume, false>), METH_NOARGS, "resume($self, /)\n--\n\nAfter stop()."},
     {"drop_queued", ring_drop_queued, METH_NOARGS,
      "drop_queued($self, /)\n--\n\nDrops the frames that nobody has read."},
     {"set_caps", ring_set_caps, METH_O,

@@ -147,15 +147,19 @@ bool wait_for_frame(SlotObject* slot, int64_t timeout_ns, bool& comes_later) {
   }
   // Ends: it only looks.
   gpumap_status status = hold.wait(0);
-  if (status == GPUMAP_TIMEOUT && timeout_ns != 0 &&
-      !wait_in_parts(timeout_ns, status, [&](int64_t part_ns) { return hold.wait(part_ns); })) {
+  const std::atomic<bool>& stopped = slot->ring->state->stopped;
+  if (status == GPUMAP_TIMEOUT && timeout_ns != 0 && !wait_in_parts(timeout_ns, status, [&](int64_t part_ns) {
+        return stopped ? gpumap_status{GPUMAP_STOPPED} : hold.wait(part_ns);
+      })) {
     comes_later = true;
     return false;
   }
-  comes_later = status == GPUMAP_TIMEOUT;
-  return comes_later
-             ? raise_status(status, "what fills the frame has not ended within the timeout: read() again") != nullptr
-             : succeeded(status);
+  comes_later = status == GPUMAP_TIMEOUT || status == GPUMAP_STOPPED;
+  if (status == GPUMAP_TIMEOUT) {
+    raise_status(status, "what fills the frame has not ended within the timeout: read() again");
+    return false;
+  }
+  return status == GPUMAP_OK || raise_after_wait(status, slot) != nullptr;
 }
 
 /// The array's uses end without a wait: a slot is released behind its readers.
@@ -196,9 +200,9 @@ bool enter_read(SlotObject* slot) {
   const HoldRef ring_hold = ring.hold;
   const int64_t begin_ns = monotonic_ns();
   // Ahead of the ring's: frames that earlier calls took and did not wait for.
-  if (!ring.taken.empty()) {
-    slot->array.hold = std::move(ring.taken.front());
-    ring.taken.pop_front();
+  if (!ring.taken.empty() && !ring.stopped) {
+    slot->array.hold = std::move(ring.taken.begin()->second);
+    ring.taken.erase(ring.taken.begin());
   } else {
     gpumap_slot handle = nullptr;
     if (!take(slot, ring_of(slot->ring), handle)) {
@@ -215,7 +219,7 @@ bool enter_read(SlotObject* slot) {
     return true;
   }
   if (comes_later && ring.hold) {
-    ring.taken.push_back(slot->array.hold);
+    ring.taken.emplace(slot->info.sequence, slot->array.hold);
   }
   end_uses(slot);
   return false;
@@ -251,6 +255,10 @@ gpumap_status publish(SlotObject* slot, const HoldRef& hold) {
   gpumap_status status = written->join_streams(fence, fenced);
   if (status != GPUMAP_OK) {
     return status;
+  }
+  if (!fenced && slot->ring->state->copies) {
+    const WithoutGil others;
+    return gpumap_slot_publish(written->slot(), &slot->info, nullptr, 0);
   }
   if (!fenced) {
     return gpumap_slot_publish(written->slot(), &slot->info, nullptr, 0);

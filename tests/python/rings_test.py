@@ -2,6 +2,7 @@
 """Rings: writing, publishing and reading slots, in one process and across a socket; pictures by their caps."""
 import gc
 import os
+import subprocess
 import sys
 import tempfile
 import threading
@@ -200,6 +201,28 @@ class OneProcess(unittest.TestCase):
         for use in (ring.write, ring.read, ring.end, lambda: ring.info, lambda: ring.device, ring.__enter__):
             with self.assertRaises(errors.InvalidArgument):
                 use()
+
+    def test_threads_meet_numpy_together(self):
+        """A thread that looks for NumPy while another one imports it."""
+        program = """if True:
+            import threading, gpumap
+            failed = []
+            def write():
+                ring = gpumap.Ring(2, shape=10)
+                for _ in range(4):
+                    with ring.write() as slot:
+                        failed.extend(["no array"] if isinstance(slot.host, memoryview) else [])
+                    with ring.read():
+                        pass
+            threads = [threading.Thread(target=write) for _ in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            print(failed)
+        """
+        said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE)
+        self.assertEqual((said.stdout.strip(), said.stderr), ("[]", ""))
 
     def test_close_beside_a_write_that_waits(self):
         """A thread that has its slot before another one closes the ring, and learns of it behind that."""
@@ -566,9 +589,33 @@ class Kernels(unittest.TestCase):
             for frame in frames:
                 with ring.write() as slot:
                     slot.host[:] = frame
-            for timeout in (0, 0.3):
-                with self.assertRaises(errors.Timeout):
+            with self.assertRaises(errors.Timeout):
+                ring.read(0).__enter__()
+            raised = []
+
+            def read(timeout):
+                try:
                     ring.read(timeout).__enter__()
+                except gpumap.Error as error:
+                    raised.append(type(error))
+
+            # The first has the first frame, and gives it back last.
+            readers = [threading.Thread(target=read, args=[timeout]) for timeout in (1.5, 0.5)]
+            for reader in readers:
+                reader.start()
+                time.sleep(0.2)
+            for reader in readers:
+                reader.join()
+            self.assertEqual(raised, [errors.Timeout] * 2)
+            reader = threading.Thread(target=read, args=[None])
+            reader.start()
+            time.sleep(0.2)
+            ring.stop()
+            reader.join()
+            self.assertEqual(raised[2:], [errors.Stopped])
+            with self.assertRaises(errors.Stopped):
+                ring.read(PATIENCE).__enter__()
+            ring.resume()
             buffer.host[0] = 1
             thread.join()
             for frame in frames:
