@@ -196,6 +196,8 @@ TEST(ResidentSource, RefusesWhatTheGpuWouldNotComeBackFrom) {
                "__device__ int sum(int x) { if (x) return 1; Any any; return 2; }",
            meet + "__device__ int sum(int x) { if (x) return 1; return meet\n<3>(x); }",
            "__device__ int sum(cg::thread_block b, int x) { if (x) return 1; cg::sync(b); return 2; }",
+           one + "if (x) return; sync<32>(x); }",
+           one + "if (x) return; auto* f = &sync; f(x); }",
            "#define WAIT sync\n__device__ int sum(B b, int x) { if (x) return 1; b.WAIT(); return 2; }",
            std::string("__device__ int sum(int x) { if (x) return 1;\n#include <gpumap/grid.h>\nreturn 2; "
                        "}\n__device__ void ") +
@@ -244,6 +246,9 @@ TEST(ResidentSource, RefusesWhatTheGpuWouldNotComeBackFrom) {
                one + "__syncthreads(); x = two(x); }\n}",
            "template <class T> __device__ my::index top(T x) { return x; }\n" + one + "__syncthreads(); x = top(x); }",
            one + "int sync = 3, bar[2]; if (x) return; x = sync + bar[1]; }",
+           one + "if (x) return; for (int bar = 0; bar < 8; ++bar) x += bar; const bool wait = (x & 1) != 0; }",
+           one + "if (x) return; const int sync = (x % 188); x = x && sync ? sync : 2; }",
+           one + "auto two = [](float v) { return v * v; }; __syncthreads(); x = two(x); }",
            "#define TEXT(x) #x\n" + one + "__syncthreads(); printf(TEXT(x)); }",
        }) {
     EXPECT_EQ(refusal(cuda(fine)), "") << fine;

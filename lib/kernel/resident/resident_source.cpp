@@ -149,17 +149,6 @@ bool is_of_attribute(const std::vector<SourceWord>& words, std::size_t at) {
                      [](const SourceWord& word) { return word.text == "__attribute__" || word.text == "__attribute"; });
 }
 
-/// Where the kernel ends whose `__global__` is word `at`, or its declaration.
-std::size_t end_of_kernel(const std::vector<SourceWord>& words, std::size_t at) {
-  for (int depth = 0; at < words.size(); ++at) {
-    const std::string_view text = words[at].text;
-    if (text == "(" || text == "{") ++depth;
-    if (text == ")" || text == "}") --depth;
-    if (depth == 0 && (text == ";" || text == "}")) return at;
-  }
-  return at;
-}
-
 /// How threads of a kernel end before others of their block, and what waits for these: in a launch it does not wait for
 /// those that ended, but where the kernel stays they are still there. Whether one can come before the other no search
 /// of a text can tell, through functions, macros and loops: so both may not be in one file.
@@ -206,7 +195,6 @@ class Search {
   void read(const std::string& code, const std::filesystem::path& folder) {
     const SourceWords read(code);
     const std::vector<SourceWord>& words = read.all();
-    std::size_t kernel_ends = 0;
     std::size_t macro = 0;  // the `define` of a line that pastes
     WaitingFunctions::Reader functions(functions_, read);
     for (std::size_t i = 0; i < words.size(); ++i) {
@@ -219,9 +207,9 @@ class Search {
       const std::string_view next = i + 1 < words.size() ? words[i + 1].text : std::string_view();
       const bool begins_kernel = text == "__global__" || (text == "global" && is_of_attribute(words, i));
       if (begins_kernel && directive) by_macro_ = true;
-      if (begins_kernel && i >= kernel_ends) kernel_ends = end_of_kernel(words, i);
-      // A kernel returns nothing: `return;` is one's, or a function's that is like it, wherever macros put it.
-      const bool returns = text == "return" && (next == ";" || directive || by_macro_ || i < kernel_ends);
+      // A kernel returns nothing: `return;` is one's, or a function's that is like it, wherever macros put it. What
+      // returns a value is told apart by its function, or lambda.
+      const bool returns = text == "return" && (next == ";" || directive || by_macro_);
       if ((returns || text == "goto") && found_.by.empty()) found_.by = text;
       const bool waiting = is_wait(text) && !is_variable(read, i);
       if (waiting && found_.wait.empty()) found_.wait = text;
@@ -237,14 +225,24 @@ class Search {
     constexpr std::array<std::string_view, 4> plain{"sync", "bar", "barrier", "wait"};
     const std::vector<SourceWord>& words = read.all();
     if (words[at].directive || std::ranges::find(plain, words[at].text) == plain.end()) return false;
-    const std::string_view before = at > 0 ? read.behind(at - 1) : std::string_view();
-    const std::string_view behind = read.behind(at);
-    const auto begins = behind.substr(std::min(behind.find_first_not_of(" \t\r\n"), behind.size()));
-    const bool is_of_something = before.find('.') != before.npos || before.find("->") != before.npos ||
-                                 (at > 0 && words[at - 1].text == ":") || before.find('&') != before.npos;
-    const bool is_called = begins.starts_with('<') || (at + 1 < words.size() && words[at + 1].text == "(") ||
-                           (at + 1 < words.size() && words[at + 1].text == ":");
-    return !is_of_something && !is_called;
+    const auto word = [&words](std::size_t i) { return i < words.size() ? words[i].text : std::string_view(); };
+    const auto between = [&read, &words](std::size_t i) {  // this word and the next
+      std::string_view text = i < words.size() ? read.behind(i) : std::string_view();
+      while (!text.empty() && text.front() <= ' ') text.remove_prefix(1);
+      while (!text.empty() && text.back() <= ' ') text.remove_suffix(1);
+      return text;
+    };
+    const std::string_view before = at > 0 ? between(at - 1) : std::string_view();
+    if (before.ends_with('.') || before.ends_with("->")) return false;
+    if (before.ends_with('&') && !before.ends_with("&&")) return false;
+    if (at > 0 && before.empty() && word(at - 1) == ":" && at > 1 && word(at - 2) == ":") return false;
+    if (between(at).empty() && (word(at + 1) == "(" || (word(at + 1) == ":" && word(at + 2) == ":"))) return false;
+    if (!between(at).starts_with('<')) return true;
+    // Arguments of a template, or less than something.
+    for (std::size_t i = at + 1; !word(i).empty() && word(i) != ";" && word(i) != "{" && word(i) != ")"; ++i) {
+      if (between(i).ends_with('>') && word(i + 1) == "(") return false;
+    }
+    return true;
   }
 
   template <typename Has>
