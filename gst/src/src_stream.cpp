@@ -624,7 +624,7 @@ void SrcStream::push(Channel::Next& frame) {
   const std::uint64_t bytes = frame.lease.info().bytes;
   GstBuffer* buffer = loans_->recalled() ? nullptr : output_.wrap(std::move(frame), memory);
   // Behind a copy, too: only now it is known to be whole.
-  if (loans_->recalled()) {
+  if (buffer == nullptr || loans_->recalled()) {
     GST_INFO_OBJECT(element_, "a frame is lost: the producer has taken it back");
     gst_clear_buffer(&buffer);
     output_.note_loss();

@@ -63,7 +63,7 @@ TEST(LinkStructureBytes, DatesThatAreNoneAreNotRead) {
   const std::string good = "2020-02-03T04:05:06+0130";
   const auto read = [&good](const std::string& date) {
     LinkText text;
-    EXPECT_EQ(put_structure(text, parsed(("x, d=(datetime)" + good).c_str()).get(), max_link_message), 0U);
+    EXPECT_EQ(put_structure(text, parsed("x, d=(datetime)" + good).get(), max_link_message), 0U);
     const auto at = std::search(text.begin(), text.end(), good.begin(), good.end(),
                                 [](auto byte, char c) { return static_cast<char>(byte) == c; });
     EXPECT_NE(at, text.end());
@@ -80,7 +80,7 @@ TEST(LinkStructureBytes, DatesThatAreNoneAreNotRead) {
     EXPECT_EQ(read(date), date == good) << date;
   }
   for (const char* const partly : {"2020", "2020-02", "2020-02-03", "2020-02-03T04:05Z", "2020-02-03T04:05:06Z"}) {
-    const Structure one = parsed((std::string("x, d=(datetime)") + partly).c_str());
+    const Structure one = parsed(std::string("x, d=(datetime)") + partly);
     EXPECT_EQ(text_of(again(one.get())), text_of(one));
   }
 }
