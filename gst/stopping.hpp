@@ -37,11 +37,20 @@ class Giver {
   Giver(const Giver&) = delete;
   Giver& operator=(const Giver&) = delete;
 
-  /// It flushes, or it is to stop: nobody wants its frames any more, or hardly.
+  /// It flushes, or it is to stop: nobody wants its frames any more, or hardly. Waits for no lock of GStreamer's, which
+  /// maps bytes under some, as to compare caps: false where another thread has such a lock right now.
   [[nodiscard]] bool stops() const {
     const Ptr<GstPad> pad(static_cast<GstPad*>(g_weak_ref_get(&pad_)));
-    const Ptr<GstElement> element(pad ? gst_pad_get_parent_element(pad.get()) : nullptr);
-    if (!element || GST_PAD_IS_FLUSHING(pad.get()) || is_stopping(element.get())) return true;
+    if (!pad || GST_PAD_IS_FLUSHING(pad.get())) return true;
+    Ptr<GstObject> at(GST_OBJECT_CAST(gst_object_ref(pad.get())));
+    while (at && g_mutex_trylock(GST_OBJECT_GET_LOCK(at.get())) != 0) {
+      GstObject* const parent = GST_OBJECT_PARENT(at.get());
+      Ptr<GstObject> around(parent != nullptr ? GST_OBJECT_CAST(gst_object_ref(parent)) : nullptr);
+      GST_OBJECT_UNLOCK(at.get());
+      if (GST_IS_PAD(at.get()) && !around) return true;
+      at = std::move(around);
+      if (at && GST_IS_ELEMENT(at.get()) && GST_STATE_TARGET(at.get()) < GST_STATE_PAUSED) return true;
+    }
     const std::lock_guard lock(mutex_);
     asked_ = {};  // the next flush, or stop, has a time of its own
     return false;

@@ -597,6 +597,28 @@ TEST(Map, WaitsOnceForWhatDoesNotEnd) {
   EXPECT_EQ(data_of(frame.get()), data);
 }
 
+// GStreamer maps bytes under locks, as to compare caps: what holds another lock meanwhile may wait for those.
+TEST(Map, WaitsForNoLock) {
+  Pipeline pipeline("identity name=gives ! fakesink async=false");
+  ASSERT_TRUE(pipeline.reach(GST_STATE_PLAYING));
+  const Pad pad(gst_element_get_static_pad(pipeline.element("gives"), "sink"));
+  for (const auto& locked :
+       {GST_OBJECT_CAST(pipeline.get()), GST_OBJECT_CAST(pipeline.element("gives")), GST_OBJECT_CAST(pad.get())}) {
+    const auto unwritten = std::make_shared<Unwritten>();
+    const Data data = random_data(frame_bytes, 1);
+    const Buffer frame = on_gpu(data);
+    frame_memory(gst_buffer_peek_memory(frame.get(), 0))
+        ->set_written(Fence(unwritten, 1), std::make_shared<const Giver>(pad.get()));
+    GST_OBJECT_LOCK(locked);
+    auto mapped = std::async(std::launch::async, [&] { return data_of(frame.get()); });
+    EXPECT_EQ(mapped.wait_for(200ms), std::future_status::timeout);
+    unwritten->write();
+    EXPECT_EQ(mapped.wait_for(10s), std::future_status::ready) << GST_OBJECT_NAME(locked);
+    GST_OBJECT_UNLOCK(locked);
+    EXPECT_EQ(mapped.get(), data);
+  }
+}
+
 // Elsewhere somebody asks what fills the frame, to put a kernel behind that.
 TEST(Map, KeepsNobodyFromAskingWhatFillsTheFrame) {
   const ShaderFile kernel{"void main() {\n  store_u8(frame.out_view.plane[0], 7u);\n}\n"};
