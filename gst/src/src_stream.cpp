@@ -575,7 +575,7 @@ bool SrcStream::has_live_producer() {
 /// own.
 std::optional<GstClockTimeDiff> SrcStream::later_by(GstClockTime time, GstClockTime dts, GstClockTime duration,
                                                     bool needs_others) {
-  if (settings_.do_timestamp || !shift_.is_recorded() || has_sink_beside()) return 0;
+  if (settings_.do_timestamp || !shift_.is_recorded()) return 0;
   const auto begin = running_there(GST_CLOCK_TIME_IS_VALID(dts) ? dts : time);
   if (!begin) return 0;
   const auto by = shift_.later_by({*begin, duration, needs_others}, [this] { return has_live_producer(); });

@@ -224,7 +224,8 @@ bool TimeShift::update(const Channel& channel, bool anew) {
   here_ = here;
   playing_ = playing;
   const bool goes_on = played_ && !anew;
-  recorded_ = recorded_of(src_);
+  const Ptr<GstElement> sink(channel.sink());
+  recorded_ = sink && same_pipeline(src_, sink.get()) ? Recorded::no : recorded_of(src_);  // one time, and no shift
   const GstClockTimeDiff now = compute(channel, anew);
   // Between two looks at the same clocks only their drift counts.
   if (again && !changed && !known && !anew && std::llabs(now - now_) < clock_error) return false;

@@ -483,6 +483,15 @@ class Sockets(unittest.TestCase):
         self.assertFalse(self.path.exists())
 
 
+def waiting_kernel(folder):
+    """One that waits until the first byte of its input is not 0, and an input for it."""
+    source = Path(folder) / "waits.comp"
+    source.write_text(WAITS)
+    buffer = gpumap.empty(1000)
+    buffer.write(numpy.zeros(1000, "uint8"))
+    return gpumap.Kernel(source, backend="vulkan"), buffer
+
+
 class Kernels(unittest.TestCase):
     def test_identity_of_a_buffer_and_of_a_slot(self):
         frame = random_array((17, 40))
@@ -559,11 +568,7 @@ class Kernels(unittest.TestCase):
                 failed.append(error)
 
         with tempfile.TemporaryDirectory() as folder:
-            source = Path(folder) / "waits.comp"
-            source.write_text(WAITS)
-            kernel = gpumap.Kernel(source, backend="vulkan")
-            buffer = gpumap.empty(1000)
-            buffer.write(numpy.zeros(1000, "uint8"))
+            kernel, buffer = waiting_kernel(folder)
             calls = [lambda: kernel(buffer, timeout=PATIENCE), lambda: kernel.set(amount=2), lambda: kernel.info]
             threads = [threading.Thread(target=attempt, args=[call]) for call in calls]
             for thread in threads:
@@ -576,11 +581,7 @@ class Kernels(unittest.TestCase):
 
     def test_a_read_ends_with_its_time_and_loses_nothing(self):
         with tempfile.TemporaryDirectory() as folder:
-            source = Path(folder) / "waits.comp"
-            source.write_text(WAITS)
-            kernel = gpumap.Kernel(source, backend="vulkan")
-            buffer = gpumap.empty(1000)
-            buffer.write(numpy.zeros(1000, "uint8"))
+            kernel, buffer = waiting_kernel(folder)
             thread = threading.Thread(target=lambda: kernel(buffer, timeout=PATIENCE))
             thread.start()
             time.sleep(0.3)
@@ -642,11 +643,7 @@ class Kernels(unittest.TestCase):
 
     def test_no_time_for_a_kernel_is_no_minute(self):
         with tempfile.TemporaryDirectory() as folder:
-            source = Path(folder) / "waits.comp"
-            source.write_text(WAITS)
-            kernel = gpumap.Kernel(source, backend="vulkan")
-            buffer = gpumap.empty(1000)
-            buffer.write(numpy.zeros(1000, "uint8"))
+            kernel, buffer = waiting_kernel(folder)
             # Ends the kernel, if the call waits for it.
             end = threading.Timer(2, lambda: buffer.host.__setitem__(0, 1))
             end.start()

@@ -207,8 +207,8 @@ class Search {
       const std::string_view next = i + 1 < words.size() ? words[i + 1].text : std::string_view();
       const bool begins_kernel = text == "__global__" || (text == "global" && is_of_attribute(words, i));
       if (begins_kernel && directive) by_macro_ = true;
-      // A kernel returns nothing: `return;` is one's, or a function's that is like it, wherever macros put it. What
-      // returns a value is told apart by its function, or lambda.
+      // A kernel returns nothing: `return;` is one's, or a function's that is like it, wherever macros put it. Only
+      // other functions and lambdas return values: WaitingFunctions looks at each of these.
       const bool returns = text == "return" && (next == ";" || directive || by_macro_);
       if ((returns || text == "goto") && found_.by.empty()) found_.by = text;
       const bool waiting = is_wait(text) && !is_variable(read, i);
