@@ -127,6 +127,9 @@
   X(cuLaunchKernel, cuLaunchKernel, CUfunction function, unsigned blocks_x, unsigned blocks_y, unsigned blocks_z,    \
     unsigned threads_x, unsigned threads_y, unsigned threads_z, unsigned shared_bytes, CUstream stream,              \
     void** arguments, void** extra)                                                                                  \
+  X(cuLaunchCooperativeKernel, cuLaunchCooperativeKernel, CUfunction function, unsigned blocks_x, unsigned blocks_y, \
+    unsigned blocks_z, unsigned threads_x, unsigned threads_y, unsigned threads_z, unsigned shared_bytes,            \
+    CUstream stream, void** arguments)                                                                               \
   X(cuImportExternalMemory, cuImportExternalMemory, CUexternalMemory* memory,                                        \
     const CUDA_EXTERNAL_MEMORY_HANDLE_DESC* handle)                                                                  \
   X(cuExternalMemoryGetMappedBuffer, cuExternalMemoryGetMappedBuffer, CUdeviceptr* address, CUexternalMemory memory, \

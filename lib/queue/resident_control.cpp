@@ -84,9 +84,12 @@ void Stay::launch(const ResidentKernel& kernel, gpumap_residence residence) {
     context_.check(driver.cuMemsetD32Async(word, 0, 2, timeline_->stream()), what);
   }
   void* arguments[] = {&residence};
-  context_.check(driver.cuLaunchKernel(kernel.resident_function(), blocks_, 1, 1, threads_[0], threads_[1], threads_[2],
-                                       kernel.shared_bytes(), timeline_->stream(), arguments, nullptr),
-                 what);
+  // Cooperative: its blocks begin together, or none does. By an ordinary launch the last one may never find room,
+  // though there is enough: the registers of warps that run elsewhere on the multiprocessor, or have run, lie between.
+  context_.check(
+      driver.cuLaunchCooperativeKernel(kernel.resident_function(), blocks_, 1, 1, threads_[0], threads_[1], threads_[2],
+                                       kernel.shared_bytes(), timeline_->stream(), arguments),
+      what);
   owner_ = kernel.owner();
   came_ = Clock::now();
   idle_look_ = came_ + idle_;

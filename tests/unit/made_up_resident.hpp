@@ -117,8 +117,8 @@ class ResidentQueueTest : public ::testing::Test {
  protected:
   void SetUp() override {
     cuda::Driver& table = fake_cuda::table();
-    table.cuLaunchKernel = [](CUfunction function, unsigned blocks, unsigned, unsigned, unsigned, unsigned, unsigned,
-                              unsigned, CUstream stream, void** arguments, void**) {
+    table.cuLaunchCooperativeKernel = [](CUfunction function, unsigned blocks, unsigned, unsigned, unsigned, unsigned,
+                                         unsigned, unsigned, CUstream stream, void** arguments) {
       const auto residence = *static_cast<const gpumap_residence*>(arguments[0]);
       ++launches;
       blocks_there = static_cast<int>(blocks);

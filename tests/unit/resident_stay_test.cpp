@@ -538,16 +538,16 @@ TEST_F(ResidentOrder, ComesBesideThoseThatWaitForWhatWasGivenUp) {
 
 // From then on it waits for nothing on the GPU: it leaves, and what it is to wait for comes before the next one.
 TEST_F(ResidentOrder, DoesNotWaitWhereItIsAskedToLeaveAsItComes) {
-  static decltype(cuda::Driver::cuLaunchKernel) launch = nullptr;
+  static decltype(cuda::Driver::cuLaunchCooperativeKernel) launch = nullptr;
   static Residents* residents = nullptr;
   cuda::Driver& table = fake_cuda::table();
-  launch = table.cuLaunchKernel;
+  launch = table.cuLaunchCooperativeKernel;
   residents = &device_->cuda()->residents();
-  table.cuLaunchKernel = [](CUfunction function, unsigned x, unsigned y, unsigned z, unsigned threads_x,
-                            unsigned threads_y, unsigned threads_z, unsigned shared_bytes, CUstream stream,
-                            void** arguments, void** extra) {
+  table.cuLaunchCooperativeKernel = [](CUfunction function, unsigned x, unsigned y, unsigned z, unsigned threads_x,
+                                       unsigned threads_y, unsigned threads_z, unsigned shared_bytes, CUstream stream,
+                                       void** arguments) {
     if (launches == 0) const Residents::Absence asks(*residents);
-    return launch(function, x, y, z, threads_x, threads_y, threads_z, shared_bytes, stream, arguments, extra);
+    return launch(function, x, y, z, threads_x, threads_y, threads_z, shared_bytes, stream, arguments);
   };
   const MadeUpKernel kernel(body());
   Launched launched(device_);
