@@ -444,7 +444,12 @@ gpumap_status gpumap_slot_publish(gpumap_slot slot, const gpumap_frame_info* inf
       case WaitResult::cancelled:
         return object->core->interrupted();
     }
-    object->core->publish(object->write, frame);
+    try {
+      object->core->publish(object->write, frame);
+    } catch (const Error&) {
+      if (object->core->stopped()) return object->core->interrupted();  // by which a copy ends as well
+      throw;
+    }
     object->write = {};
     static_cast<void>(close<SlotObject>(slot));
     return GPUMAP_OK;

@@ -623,6 +623,31 @@ class Kernels(unittest.TestCase):
                 with ring.read(PATIENCE) as got:
                     self.assertTrue(same(got.numpy(), frame))
 
+    def test_a_write_that_copies_behind_a_kernel_ends_with_stop(self):
+        with tempfile.TemporaryDirectory() as folder:
+            kernel, buffer = waiting_kernel(folder)
+            thread = threading.Thread(target=lambda: kernel(buffer, timeout=PATIENCE))
+            thread.start()
+            time.sleep(0.3)
+            ring = gpumap.Ring(2, shape=1000, transport="pageable")
+            raised = []
+
+            def write():
+                try:
+                    with ring.write() as slot:
+                        slot.host[:] = 7
+                except gpumap.Error as error:
+                    raised.append(type(error))
+
+            writer = threading.Thread(target=write)
+            writer.start()
+            time.sleep(0.2)
+            ring.stop()
+            writer.join()
+            self.assertEqual(raised, [errors.Stopped])
+            buffer.host[0] = 1
+            thread.join()
+
     def test_what_is_given_back_behind_a_kernel_keeps_nobody(self):
         with tempfile.TemporaryDirectory() as folder:
             source = Path(folder) / "slow.comp"
