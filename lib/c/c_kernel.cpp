@@ -449,7 +449,7 @@ std::size_t bytes_of(const gpumap_run_options& options, std::size_t room, std::s
     throw Error(ErrorCode::invalid, fmt::format("an input of {} bytes at offset {} ends behind its {} bytes: give less",
                                                 options.bytes, options.offset, room));
   }
-  return options.bytes != 0 ? options.bytes : usual - options.offset;
+  return options.bytes != 0 ? options.bytes : usual - std::min<std::size_t>(options.offset, usual);
 }
 
 gpumap_status run_on_memory(KernelObject& kernel, const gpumap_run_options& options, std::unique_ptr<Object>& output) {
@@ -471,11 +471,10 @@ gpumap_status run_on_slot(KernelObject& kernel, const gpumap_run_options& option
   const auto slot = use<SlotObject>(options.slot);
   if (!slot->is_taken)
     throw Error(ErrorCode::invalid, "a kernel reads slots of gpumap_ring_take(): publish it, and take it");
-  if (options.offset != 0) throw Error(ErrorCode::invalid, "an input in a slot begins at its start: leave offset 0");
   const Place place = slot->place();
   SlotHolder holder(*slot);
   Input input{.place = place,
-              .offset = 0,
+              .offset = options.offset,
               .bytes = bytes_of(options, place.bytes, slot->info.bytes),
               .written = slot->written,
               .layout = {},

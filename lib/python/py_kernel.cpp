@@ -212,6 +212,8 @@ PyObject* kernel_call(PyObject* self, PyObject* arguments, PyObject* keywords) {
     const uint64_t begin = array->layout.planes > 0 ? array->layout.offset[0] : 0;
     options.offset -= begin;
     options.bytes += begin;
+  } else if (Py_TYPE(object) == array_type) {
+    options.layout = &in;  // a plane or a view: bytes, whatever its slot's caps are
   }
   options.out = out_caps != nullptr ? &out : nullptr;
   const gpumap_fence fence = gpumap_cuda_fence(stream);

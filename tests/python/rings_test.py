@@ -558,6 +558,23 @@ class Kernels(unittest.TestCase):
         with self.assertRaises(errors.InvalidArgument):
             gpumap.Kernel(builtin="identity").result(0)
 
+    def test_a_kernel_of_a_part_of_a_slot(self):
+        with tempfile.TemporaryDirectory() as folder:
+            source = Path(folder) / "add.comp"
+            source.write_text(KERNEL)
+            kernel = gpumap.Kernel(source, backend="vulkan", amount=5)
+            ring = gpumap.Ring(2, caps=NV12)
+            frame = RANDOM.integers(0, 200, 1440).astype("uint8")  # 24 and 12 rows of 40 bytes
+            with ring.write() as slot:
+                slot.write(frame)
+            with ring.read() as got:
+                luma, chroma = got.planes
+                part = got.view((5, 40), "uint8", offset=40)
+                for array, first in ((luma, 0), (chroma, 960), (part, 40)):
+                    out = kernel(array)
+                    end = first + out.nbytes
+                    self.assertTrue(same(out.numpy().reshape(-1), frame[first:end] + numpy.uint8(5)))
+
     def test_threads_that_ask_a_kernel_while_it_runs_keep_nobody(self):
         failed = []
 

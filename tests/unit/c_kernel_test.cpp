@@ -72,9 +72,10 @@ TEST_F(CKernel, RunsAFileOnMemoryAndOnSlots) {
     send(ring, frame);
     auto of_slot = GPUMAP_INIT(gpumap_run_options);
     ASSERT_OK(gpumap_ring_take(ring, 0, &of_slot.slot));
+    of_slot.offset = number;
     ASSERT_OK(gpumap_kernel_run(kernel, &of_slot, &output));
     EXPECT_OK(gpumap_slot_release(of_slot.slot, nullptr));
-    EXPECT_EQ(content_of_memory(output), plus(frame, 100));
+    EXPECT_EQ(content_of_memory(output), plus({frame.begin() + number, frame.end()}, 100));
     EXPECT_OK(gpumap_memory_free(output));
   }
   ASSERT_OK(gpumap_kernel_get_info(kernel, &info));

@@ -508,7 +508,7 @@ typedef struct gpumap_run_options {
   size_t struct_size;
   gpumap_memory memory;        /* the input: this, or */
   gpumap_slot slot;            /* this, which was taken: it is free, once released, when the kernel is done */
-  uint64_t offset;             /* of the input in `memory` */
+  uint64_t offset;             /* of the input in `memory` or `slot` */
   uint64_t bytes;              /* 0: all of it; of a slot those in use */
   const gpumap_layout* layout; /* of the input; null: the slot's, else bytes */
   const gpumap_layout* out;    /* of the output; null: as the kernel declares it. What its line leaves open is the
