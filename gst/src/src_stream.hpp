@@ -75,7 +75,7 @@ class TimeShift {
   GstClockTimeDiff now_ = 0;  ///< what the clocks say; the value is that, but in a recording
   Recorded recorded_ = Recorded::no;
   bool played_ = false;         ///< since the last flush here
-  bool stood_still_ = false;    ///< so may the time here have, and no frame has come since
+  bool stood_still_ = false;    ///< so may the time here have, or a segment began; and no frame has come since
   bool leaves_out_ = false;     ///< what was due before the last piece that is recorded
   bool waits_for_key_ = false;  ///< what others need was left out
   std::shared_ptr<PrerollClock> preroll_;

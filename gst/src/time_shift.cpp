@@ -234,6 +234,8 @@ bool TimeShift::update(const Channel& channel, bool anew) {
     stood_still_ = stood_still_ || here_changed || !playing;
     return false;
   }
+  // A producer that is faster than time may begin anew before the end of what it gave.
+  stood_still_ = stood_still_ || (anew && recorded_ == Recorded::alone && recorded_last_ >= 0);
   const GstClockTimeDiff before = shift_;
   settle();
   return shift_ != before;

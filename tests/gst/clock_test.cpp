@@ -197,6 +197,30 @@ TEST(TwoPipelines, ASeekOfARecordingBeginsItAnew) {
 
 // Nothing goes back in a recording that is paused, nor does the pause last in it: a live producer plays on meanwhile,
 // another waits. Where the producer is paused the time here goes on. Frames that the encoder reorders keep theirs.
+// One that is faster than time, and starts again, or has another segment: behind what is recorded, not over it.
+TEST(TwoPipelines, ARecordingGoesOnBehindARestart) {
+  Due raw;
+  const std::string channel = new_channel();
+  Pipeline in("videotestsrc ! video/x-raw,format=I420,width=16,height=16,framerate=5/1 ! gpumapsink name=sink channel=" +
+              channel);
+  Pipeline out("gpumapsrc channel=" + channel + " ! x264enc name=enc ! fakesink sync=false");
+  raw.watch(out.element("enc"), "sink");
+  ASSERT_NE(in.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  ASSERT_NE(out.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  for (const std::size_t until : {100, 200, 300}) {
+    ASSERT_TRUE(eventually([&] { return raw.count() >= until; }));
+    if (until == 100) {
+      in.stop();
+    } else {
+      ASSERT_TRUE(gst_element_seek_simple(in.element("sink"), GST_FORMAT_TIME, GST_SEEK_FLAG_FLUSH, 0));
+    }
+    ASSERT_NE(in.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  }
+  ASSERT_TRUE(eventually([&] { return raw.count() >= 400; }));
+  out.stop();
+  for (std::size_t n = 1; n < raw.running.size(); ++n) EXPECT_LT(raw.running[n - 1], raw.running[n]) << n;
+}
+
 TEST(TwoPipelines, ARecordingGoesOnBehindAPause) {
   const std::vector<std::string> names{
       "a producer that waits", "a live one", "a live one that drops frames", "a live one beside another source",
