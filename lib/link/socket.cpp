@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sys/eventfd.h>
 #include <sys/file.h>
@@ -64,8 +65,17 @@ UniqueFd make_socket() {
   return fd;
 }
 
+/// One that was killed, and has much memory, ends some 100 ms later, and keeps its socket as long. It is waited for.
 bool is_dead(pid_t pid) noexcept {
-  return pid > 0 && kill(pid, 0) != 0 && errno == ESRCH;
+  constexpr int patience_ms = 500;  // less than others wait for the folder's lock
+  if (pid <= 0 || pid == getpid()) return false;
+  if (kill(pid, 0) != 0 && errno == ESRCH) return true;
+  const UniqueFd watch = watch_process(pid);
+  pollfd ends{watch.get(), POLLIN, 0};
+  int ended = -1;
+  do ended = watch ? poll(&ends, 1, patience_ms) : 0;
+  while (ended < 0 && errno == EINTR);
+  return ended > 0;
 }
 
 /// Listeners of this process, each plus one; 0: a free place.

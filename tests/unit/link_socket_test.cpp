@@ -111,6 +111,26 @@ TEST_F(LinkSocket, ADeadServersChildDoesNotKeepThePlace) {
   serve_and_leave_a_child(path, false, false);
 }
 
+// A process that was killed ends soon, and its parent may ask for it late.
+TEST_F(LinkSocket, OneThatEndsKeepsThePlaceNoLonger) {
+  std::array<int, 2> ready{};
+  ASSERT_EQ(pipe2(ready.data(), O_CLOEXEC), 0);
+  const pid_t server = fork();
+  if (server == 0) {
+    auto* listener = new Listener(path, 0600);
+    listener->leave_file();
+    static_cast<void>(!write(ready[1], "", 1));
+    usleep(100'000);
+    _exit(0);
+  }
+  char there = 1;
+  ASSERT_EQ(read(ready[0], &there, 1), 1);
+  EXPECT_NO_THROW(const Listener second(path, 0600));
+  ASSERT_EQ(waitpid(server, nullptr, 0), server);
+  close(ready[0]);
+  close(ready[1]);
+}
+
 // Each try to connect stays in its queue, which is full after 64.
 TEST_F(LinkSocket, ADeadServersChildDoesNotKeepThePlaceHoweverManyTriedToConnect) {
   serve_and_leave_a_child(path, true, true);
