@@ -86,10 +86,9 @@ void Stay::launch(const ResidentKernel& kernel, gpumap_residence residence) {
   void* arguments[] = {&residence};
   // Cooperative: its blocks begin together, or none does. By an ordinary launch the last one may never find room,
   // though there is enough: the registers of warps that run elsewhere on the multiprocessor, or have run, lie between.
-  context_.check(
-      driver.cuLaunchCooperativeKernel(kernel.resident_function(), blocks_, 1, 1, threads_[0], threads_[1], threads_[2],
-                                       kernel.shared_bytes(), timeline_->stream(), arguments),
-      what);
+  context_.check(driver.cuLaunchCooperativeKernel(kernel.resident_function(), blocks_, 1, 1, threads_[0], threads_[1],
+                                                  threads_[2], kernel.shared_bytes(), timeline_->stream(), arguments),
+                 what);
   owner_ = kernel.owner();
   came_ = Clock::now();
   idle_look_ = came_ + idle_;

@@ -201,8 +201,9 @@ TEST(TwoPipelines, ASeekOfARecordingBeginsItAnew) {
 TEST(TwoPipelines, ARecordingGoesOnBehindARestart) {
   Due raw;
   const std::string channel = new_channel();
-  Pipeline in("videotestsrc ! video/x-raw,format=I420,width=16,height=16,framerate=5/1 ! gpumapsink name=sink channel=" +
-              channel);
+  Pipeline in(
+      "videotestsrc ! video/x-raw,format=I420,width=16,height=16,framerate=5/1 ! gpumapsink name=sink channel=" +
+      channel);
   Pipeline out("gpumapsrc channel=" + channel + " ! x264enc name=enc ! fakesink sync=false");
   raw.watch(out.element("enc"), "sink");
   ASSERT_NE(in.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
