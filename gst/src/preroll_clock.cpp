@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -112,6 +113,14 @@ Recorded recorded_of(GstElement* src) {
   if (comes_to(src, records) == Comes::not_at_all) return Recorded::no;
   const Sources sources = sources_beside(src);
   return sources.number > 0 && sources.alike && sources.recorded ? Recorded::alone : Recorded::beside_others;
+}
+
+bool comes_to_file(GstElement* src) {
+  const auto is_file = [](GstElement* element) {
+    GstElementFactory* const factory = gst_element_get_factory(element);
+    return factory != nullptr && std::string_view(GST_OBJECT_NAME(factory)) == "filesink";
+  };
+  return comes_to(src, is_file) != Comes::not_at_all;
 }
 
 std::shared_ptr<PrerollClock> PrerollClock::join(GstElement* src, bool may_begin) {

@@ -13,6 +13,8 @@ namespace gpumap::gst {
 /// beside, and all other sources of the pipeline are such gpumapsrcs, too.
 enum class Recorded { no, beside_others, alone };
 [[nodiscard]] Recorded recorded_of(GstElement* src);
+/// Whether what comes of a gpumapsrc goes into a file, which a flush empties, as far as that is known.
+[[nodiscard]] bool comes_to_file(GstElement* src);
 
 /// The running time of a pipeline that takes many frames before it plays, because an encoder of video does: all its
 /// gpumapsrcs count from one moment, that of the first frame. Once the pipeline plays, they stay that much behind its

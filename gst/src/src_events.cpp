@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: MIT
+#include <gst/video/video-event.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <utility>
 
+#include "gpumap/error.hpp"
 #include "gst/channel/ends.hpp"
 #include "gst/channel/event_text.hpp"
 #include "gst/channel/frame_origin.hpp"
 #include "gst/channel/instant_rate.hpp"
 #include "gst/channel/pipeline_state.hpp"
 #include "gst/cuda/gst_cuda_context.hpp"
+#include "gst/gst_error.hpp"
 #include "gst/memory/memory_caps.hpp"
 #include "gst/ptr.hpp"
 #include "gst/src/src_stream.hpp"
@@ -118,10 +122,19 @@ void SrcStream::push_stream_start() {
   started_ = true;
 }
 
-/// A gpumapsink has begun anew behind the end of its last stream. Sinks take nothing after EOS but a flush. The running
-/// time goes on: the pipeline may have other branches, and the time shift places the new frames. Those of bytes it
-/// cannot place, and what follows gives them times from 0 on.
+/// A gpumapsink has begun anew behind the end of its last stream. Sinks take nothing after EOS but a flush, which would
+/// empty a file. The running time goes on: the pipeline may have other branches, and the time shift places the new
+/// frames. Those of bytes it cannot place, and what follows gives them times from 0 on.
 void SrcStream::begin_anew() {
+  if (comes_to_file(element_)) {
+    is_recorded_whole_ = true;
+    channel_->set_downstream_flow(GST_FLOW_EOS);
+    post_warning(element_, Error(ErrorCode::invalid,
+                                 "the producer has begun another stream, which is not recorded: the file behind "
+                                 "gpumapsrc is complete, and writing on would empty it",
+                                 "stop this pipeline, give it another file, and start it again"));
+    return;
+  }
   GST_INFO_OBJECT(element_, "a new stream after EOS: flushing what follows");
   ended_ = false;
   gst_pad_push_event(pad_, gst_event_new_flush_start());
@@ -167,7 +180,11 @@ void SrcStream::push(GstEvent* event) {
     take_rate(event);
     return;
   }
-  if (ended_ && type == GST_EVENT_STREAM_START) begin_anew();
+  if (ended_ && type == GST_EVENT_STREAM_START && !is_recorded_whole_) begin_anew();
+  if (is_recorded_whole_) {
+    gst_event_unref(event);
+    return;
+  }
   if (type == GST_EVENT_STREAM_START || type == GST_EVENT_SEGMENT || type == GST_EVENT_EOS) drops_ = false;
   // Downstream needs some caps, and before the segment.
   const bool needs_caps = type == GST_EVENT_SEGMENT || output_.has_caps();
@@ -207,7 +224,7 @@ void SrcStream::push(GstEvent* event) {
       }
       // It is due when a frame of its time would be.
       if (shift_.update(*channel_, false)) shifted_ = true;
-      const auto later = later_by(time, time, duration, false);
+      const auto later = later_by(time, time, duration, true);  // nor does it end a wait for a key frame
       if (!later) {
         gst_event_unref(event);
         return;
@@ -227,6 +244,9 @@ void SrcStream::push(GstEvent* event) {
     }
     case GST_EVENT_SEGMENT_DONE:
       if (!has_sink_beside()) tell_of_segment_done(event);
+      break;
+    case GST_EVENT_CUSTOM_DOWNSTREAM:
+      event = ask_for_key_frame_in(Pipeline::here, event);
       break;
     case GST_EVENT_EOS:
       ended_ = true;
@@ -377,7 +397,8 @@ void SrcStream::flush_stop(GstEvent* event, From from) {
   }
   ended_ = false;
   output_.forget_keeping();
-  drops_ = false;
+  drops_ = is_recorded_whole_ = false;
+  stamped_ = 0;
   unlinked_ = false;  // the task is started below, and finds out anew
   const auto is_active = [this] { return GST_PAD_MODE(pad_) == GST_PAD_MODE_PUSH; };
   const bool was_active = is_active();
@@ -436,6 +457,24 @@ GstEvent* SrcStream::qos_for_sink(GstEvent* qos) const {
   return made;
 }
 
+/// What asks for a key frame names the running time from which one is wanted: that of the pipeline which it comes to,
+/// the gpumapsink's or this one. Takes `event`.
+GstEvent* SrcStream::ask_for_key_frame_in(Pipeline which, GstEvent* event) const {
+  GstClockTime time = GST_CLOCK_TIME_NONE;
+  const GstStructure* const asked = gst_event_get_structure(event);
+  if (asked == nullptr || gst_video_event_is_force_key_unit(event) == 0 ||
+      gst_structure_get_clock_time(asked, "running-time", &time) == 0 || !GST_CLOCK_TIME_IS_VALID(time)) {
+    return event;
+  }
+  const auto named = static_cast<GstClockTimeDiff>(time);
+  const GstClockTimeDiff shift = shift_.of_last_frame();
+  const GstClockTimeDiff moved = which == Pipeline::here ? named + shift : rate().upstream_of(named - shift);
+  event = gst_event_make_writable(event);
+  gst_structure_set(gst_event_writable_structure(event), "running-time", GST_TYPE_CLOCK_TIME,
+                    static_cast<GstClockTime>(std::max<GstClockTimeDiff>(moved, 0)), nullptr);
+  return event;
+}
+
 bool SrcStream::send_upstream(GstEvent* event) {
   if (GST_EVENT_TYPE(event) == GST_EVENT_SEEK) {
     sought_ = gst_event_get_seqnum(event);
@@ -444,6 +483,9 @@ bool SrcStream::send_upstream(GstEvent* event) {
   if (GST_EVENT_TYPE(event) == GST_EVENT_QOS) {
     event = qos_for_sink(event);
     if (event == nullptr) return true;
+  }
+  if (GST_EVENT_TYPE(event) == GST_EVENT_CUSTOM_UPSTREAM) {
+    event = ask_for_key_frame_in(Pipeline::there, event);
   }
   const auto channel = this->channel();
   GstPad* sinkpad = far_pad();

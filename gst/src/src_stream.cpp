@@ -2,6 +2,7 @@
 #include "gst/src/src_stream.hpp"
 
 #include <fmt/format.h>
+#include <gst/video/video-event.h>
 
 #include <algorithm>
 #include <chrono>
@@ -89,7 +90,8 @@ void SrcStream::start(const SrcSettings& settings) {
   live_ = settings.is_live;
   started_ = false;
   ended_ = false;
-  drops_ = false;
+  drops_ = is_recorded_whole_ = false;
+  stamped_ = 0;
   unlinked_ = false;
   const bool crosses = !settings.socket_path.empty();
   output_.begin({.elements = {},
@@ -481,24 +483,21 @@ void SrcStream::step() {
 
 // How a frame leaves a gpumapsrc.
 
-/// do-timestamp: as a live source, the running time of the moment.
-void SrcStream::stamp_time(GstBuffer* buffer) const {
-  GstClock* clock = gst_element_get_clock(element_);
-  if (clock == nullptr) return;
-  const GstClockTime now = gst_clock_get_time(clock);
-  gst_object_unref(clock);
-  const GstClockTime base = gst_element_get_base_time(element_);
+/// do-timestamp: as a live source, the running time of the moment. That goes back a little where a pause has begun, and
+/// stamps do not.
+void SrcStream::stamp_time(GstBuffer* buffer) {
+  const Ptr<GstClock> clock(gst_element_get_clock(element_));
+  if (!clock && channel_->src_playing()) return;  // before it plays, there may be none yet
+  if (clock) stamped_ = std::max(stamped_, shift_.now_here(*channel_, gst_clock_get_time(clock.get())));
   GstSegment segment;
   gst_segment_init(&segment, GST_FORMAT_TIME);
   if (segment_ != nullptr) gst_event_copy_segment(segment_, &segment);
-  const GstClockTime running = now > base ? now - base : 0;
   const bool timed = segment.format == GST_FORMAT_TIME;
   GST_BUFFER_PTS(buffer) =
       timed ? gst_segment_position_from_running_time(
                   &segment, GST_FORMAT_TIME,
-                  static_cast<guint64>(std::max<GstClockTimeDiff>(
-                      rate().upstream_of(static_cast<GstClockTimeDiff>(running) - shift_.value()), 0)))
-            : running;
+                  static_cast<guint64>(std::max<GstClockTimeDiff>(rate().upstream_of(stamped_ - shift_.value()), 0)))
+            : static_cast<GstClockTime>(stamped_);
   GST_BUFFER_DTS(buffer) = GST_CLOCK_TIME_NONE;
 }
 
@@ -609,7 +608,7 @@ bool SrcStream::joined_late(const Channel::Next& first) const {
 }
 
 void SrcStream::push(Channel::Next& frame) {
-  if (drops_) return;
+  if (drops_ || is_recorded_whole_) return;
   if (!started_) push_stream_start();
   static_cast<void>(output_.check_reconfigure());
   if (!negotiate()) return;
@@ -640,8 +639,12 @@ void SrcStream::push(Channel::Next& frame) {
     GST_INFO_OBJECT(element_, "a frame of a live stream came in a pause, and is not recorded");
     gst_buffer_unref(buffer);
     output_.note_loss();
+    if (needs_others && !std::exchange(asked_for_key_, true)) {
+      send_upstream(gst_video_event_new_upstream_force_key_unit(GST_CLOCK_TIME_NONE, TRUE, 0));
+    }
     return;
   }
+  asked_for_key_ = false;
   const guint64 number = frames_.fetch_add(1, std::memory_order_relaxed);
   bytes_.fetch_add(bytes, std::memory_order_relaxed);
   if (*later != 0) {

@@ -62,6 +62,8 @@ class TimeShift {
   /// Once, for the first frame since a reset of the time here for which both pipelines have a time.
   [[nodiscard]] bool may_hold() noexcept;
   [[nodiscard]] GstClockTimeDiff value() const noexcept { return shift_; }
+  /// The running time here while the clock says `now`; it stands still in PAUSED.
+  [[nodiscard]] GstClockTimeDiff now_here(const Channel& channel, GstClockTime now) const;
   /// The running time of the gpumapsink's pipeline. From any thread.
   [[nodiscard]] GstClockTimeDiff now_there(const Channel& channel) const;
 
@@ -78,6 +80,7 @@ class TimeShift {
   bool stood_still_ = false;    ///< so may the time here have, or a segment began; and no frame has come since
   bool leaves_out_ = false;     ///< what was due before the last piece that is recorded
   bool waits_for_key_ = false;  ///< what others need was left out
+  std::optional<GstClockTimeDiff> waits_since_;  ///< behind what was left out, by when pieces are due
   std::shared_ptr<PrerollClock> preroll_;
   GstClockTimeDiff recorded_until_ = 0;  ///< running time here, where the last piece ends
   GstClockTimeDiff recorded_last_ = -1;  ///< likewise, where it begins
@@ -192,7 +195,7 @@ class SrcStream {
   [[nodiscard]] std::optional<GstClockTimeDiff> later_by(GstClockTime time, GstClockTime dts, GstClockTime duration,
                                                          bool needs_others);
   void mend_segment(GstBuffer* buffer);
-  void stamp_time(GstBuffer* buffer) const;
+  void stamp_time(GstBuffer* buffer);
   // Events: events.cpp.
   void push(GstEvent* event);
   void push_stream_start();
@@ -206,6 +209,8 @@ class SrcStream {
   [[nodiscard]] bool upstream_gives(GstCaps* wanted);
   [[nodiscard]] bool forgives_refusal();
   [[nodiscard]] GstEvent* qos_for_sink(GstEvent* qos) const;
+  enum class Pipeline { here, there };
+  [[nodiscard]] GstEvent* ask_for_key_frame_in(Pipeline which, GstEvent* event) const;
   [[nodiscard]] bool is_due_some_day(GstClockTime time, GstClockTime duration) const;
   void leave_out_odd_times(GstBuffer* buffer);
 
@@ -242,9 +247,12 @@ class SrcStream {
   bool started_ = false;                          ///< stream-start went out
   bool ended_ = false;                            ///< EOS came through the ring
   bool drops_ = false;                            ///< downstream has had enough, until the next stream or segment
+  bool is_recorded_whole_ = false;                ///< so it has until a flush, or the next start
   GstEvent* segment_ = nullptr;                   ///< as it came from the sink
   bool shifted_ = false;                          ///< it is to come again, before the next frame
   bool joins_ = false;                            ///< no frame of the sink has come yet
+  GstClockTimeDiff stamped_ = 0;                  ///< the running time of the last stamp
+  bool asked_for_key_ = false;                    ///< since frames that need one were left out
   GstClockTime begins_at_ = GST_CLOCK_TIME_NONE;  ///< where it began when it came again; none: where the sink's does
   GstClockTime past_from_ = 0, past_until_ = 0;   ///< frames of these times were due before time began here
   bool prerolls_past_ = false;                    ///< one of them began the segment that holds until this plays

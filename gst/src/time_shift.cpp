@@ -17,6 +17,8 @@ namespace {
 constexpr gint64 between_looks_us = 1000000;
 /// Two clocks are read one after the other: a difference below this may be the time in between.
 constexpr GstClockTimeDiff clock_error = 2 * GST_MSECOND;
+/// Streams without key frames are damaged for a while behind what was left out, and whole again.
+constexpr GstClockTimeDiff longest_wait_for_key = GST_SECOND;
 
 /// The base time of an element's pipeline.
 struct Base {
@@ -80,6 +82,7 @@ void TimeShift::forget_hold() {
   recorded_until_ = behind_ = 0;
   recorded_last_ = -1;
   played_ = stood_still_ = leaves_out_ = waits_for_key_ = false;
+  waits_since_.reset();
   given_.reset();
   may_hold_ = true;
 }
@@ -116,8 +119,12 @@ std::optional<GstClockTimeDiff> TimeShift::later_by(const Piece& next, const std
     return std::nullopt;
   }
   leaves_out_ = false;
-  if (waits_for_key_ && next.needs_others) return std::nullopt;
+  if (waits_for_key_ && next.needs_others) {
+    if (!waits_since_) waits_since_ = due();
+    if (due() - *waits_since_ < longest_wait_for_key) return std::nullopt;
+  }
   waits_for_key_ = false;
+  waits_since_.reset();
   // Before both pipelines have a time: none is due before time begins.
   if (may_hold_ && recorded_ == Recorded::alone && due() < 0) return -due();
   const GstClockTime length = GST_CLOCK_TIME_IS_VALID(next.duration) ? std::min(next.duration, longest) : 0;
@@ -140,6 +147,10 @@ void TimeShift::begin_anew_there(const Channel& channel) {
 void TimeShift::begin_anew_here() {
   forget_hold();
   ended_here_ = base_time_of(src_);
+}
+
+GstClockTimeDiff TimeShift::now_here(const Channel& channel, GstClockTime now) const {
+  return static_cast<GstClockTimeDiff>(now) - base_or_now(base_of(src_, channel.src_playing(), ended_here_), src_, now);
 }
 
 GstClockTimeDiff TimeShift::now_there(const Channel& channel) const {
