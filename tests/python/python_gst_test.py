@@ -395,5 +395,28 @@ class ToGst(unittest.TestCase):
                 gpumap.to_gst(wrong)
 
 
+class Errors(unittest.TestCase):
+    def test_those_of_elements_are_told_whatever_was_loaded_before(self):
+        # Debian's GStreamer brings another library along that unwinds exceptions.
+        for first in ("", "import gpumap", "import ctypes; ctypes.CDLL('libstdc++.so.6')"):
+            with self.subTest(first):
+                done = script(
+                    f"""{first}
+import gi
+gi.require_version("Gst", "1.0")
+from gi.repository import Gst
+Gst.init(None)
+line = "videotestsrc ! video/x-raw,format=GRAY8 ! gpumapupload ! gpumapkernel location=/none.comp ! fakesink"
+pipeline = Gst.parse_launch(line)
+pipeline.set_state(Gst.State.PLAYING)
+message = pipeline.get_bus().timed_pop_filtered({PATIENCE} * Gst.SECOND, Gst.MessageType.ERROR)
+print(message.parse_error()[0].message)
+pipeline.set_state(Gst.State.NULL)
+"""
+                )
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertIn("/none.comp", done.stdout)
+
+
 if __name__ == "__main__":
     unittest.main()
