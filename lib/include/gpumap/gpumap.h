@@ -389,8 +389,8 @@ GPUMAP_C_API gpumap_status gpumap_ring_acquire(gpumap_ring ring, uint32_t when_f
  * `after`: who writes it; null: the caller, with ordinary stores, which are done. For GPU work that writes the slot the
  * calling thread waits, for `timeout_ns`: other processes cannot wait for a stream of this one. Another thread's call
  * that publishes or releases the slot is waited for within that time, too. TIMEOUT, STOPPED: the slot is still the
- * caller's. With GPUMAP_TRANSPORT_PAGEABLE the thread also copies: behind a kernel for a minute at most. Errors: INVALID
- * (more bytes than the slot has, a slot that was taken), DEVICE_LOST, IO (that minute is over). */
+ * caller's. With GPUMAP_TRANSPORT_PAGEABLE the thread also copies: behind a kernel for a minute at most. Errors:
+ * INVALID (more bytes than the slot has, a slot that was taken), DEVICE_LOST, IO (that minute is over). */
 GPUMAP_C_API gpumap_status gpumap_slot_publish(gpumap_slot slot, const gpumap_frame_info* info,
                                                const gpumap_fence* after, int64_t timeout_ns);
 /* The oldest published frame. OK, TIMEOUT, STOPPED, END. Errors: CLOSED (the producer is gone, all was taken; the text
