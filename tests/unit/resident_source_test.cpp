@@ -69,6 +69,8 @@ TEST(ResidentSource, RefusesWhatTheGpuWouldNotComeBackFrom) {
   EXPECT_THAT(refusal(cuda(one + "return ;\nx = __shfl_down_sync(~0u, x, 1);}")),
               HasSubstr("and __shfl_down_sync, which"));
   EXPECT_THAT(refusal(cuda(one + "return;\nblock.sync();}")), HasSubstr("and sync, which"));
+  const std::string early = "__device__ int early(int x) { if (x) return 1; return 2; }\n";
+  const std::string vec = "template <class T> struct Vec { T x; };\n";
   const std::string meet = "template <int n = 1> __device__ int meet(int x) { __syncthreads(); return x; }\n";
   for (const std::string& both : std::vector<std::string>{
            one + "__syncthreads(); x = two(); if (x) return; x = 1;}",  // which might be in a loop
@@ -194,6 +196,22 @@ TEST(ResidentSource, RefusesWhatTheGpuWouldNotComeBackFrom) {
                "__device__ int sum(int x) { if (x) return 1; return all(x); }",
            std::string("struct __align__(8) All { __device__ All() { __syncwarp(); } };\nusing Any = All;\n") +
                "__device__ int sum(int x) { if (x) return 1; Any any; return 2; }",
+           std::string("#define OP(of) operator of\n__device__ int OP(*)(A, A) noexcept(true) { __syncwarp(); }\n") +
+               "__device__ int sum(A a) { if (a.x) return 1; return a * a; }",
+           std::string("__device__ int (&all(int (&x)[2]) noexcept(true))[2] { __syncwarp(); return x; }\n") +
+               "__device__ int sum(int (&x)[2]) { if (x[0]) return 1; return all(x)[0]; }",
+           std::string("template <> __device__ int all<sizeof(T) < 8>(int x) noexcept(true) { __syncwarp(); }\n") +
+               "__device__ int sum(int x) { if (x) return 1; return all<true>(x); }",
+           vec + "template <class T> __device__ Vec<T> all(Vec<T> (&v)[2]) { __syncwarp(); return v[0]; }\n" +
+               "__device__ int sum(Vec<int>* v) { if (v[0].x) return 1; return all(*v).x; }",
+           std::string("template <class T> struct All { __device__ All(T); };\ntemplate <class T> __device__ ") +
+               "All<T>::All(T) { __syncwarp(); }\n__device__ int sum(int x) { if (x) return 1; All<int> all(x); }",
+           std::string("template <class T> struct All : T { __device__ All(int x) : T{x} { __syncwarp(); } };\n") +
+               "__device__ int sum(int x) { if (x) return 1; All<One> all(x); return 2; }",
+           vec + "template <> __device__ int all<3 >= 2>(Vec<int> v) { __syncwarp(); return 2; }\n" +
+               "__device__ int sum(int x) { if (x) return 1; return all<true>({x}); }",
+           vec + "template <> __device__ auto all<sizeof(int) < 8>(int x) -> Vec<int> { __syncwarp(); return {x}; }\n" +
+               "__device__ int sum(int x) { if (x) return 1; return all<true>(x).x; }",
            meet + "__device__ int sum(int x) { if (x) return 1; return meet\n<3>(x); }",
            "__device__ int sum(cg::thread_block b, int x) { if (x) return 1; cg::sync(b); return 2; }",
            one + "if (x) return; sync<32>(x); }",
@@ -239,6 +257,16 @@ TEST(ResidentSource, RefusesWhatTheGpuWouldNotComeBackFrom) {
            "__device__ int sum(int x) { return each([&](int i) { __syncwarp(); return i; }); }",
            std::string("__device__ int sum(int x) { __syncwarp(); return x; }\n") +
                "__device__ int two(int x) { if (x) return 1; int sum = 0; return sum; }",
+           // What heads of functions have in common with those of types does not name either.
+           early + vec + "template <class T> __device__ T sum(T x) { __syncwarp(); return x; }",
+           early + vec + "template <class T> __device__ Vec<T> sum(const Vec<T>& v, Vec<Vec<T>>) { sync(); return v; }",
+           early + vec + "template <class T> __device__ T sum(T (&v)[2]) { __syncwarp(); return v[0]; }",
+           early +
+               "template <> struct Least<int> { int x; };\n__device__ int sum(int (&v)[2]) { sync(); return v[0]; }",
+           early + "template <class T, on<sizeof(T) < 8> = 0> __device__ T sum(T x) { __syncwarp(); return x; }",
+           std::string("struct __attribute__((aligned(16))) Two { int x; };\n") + early +
+               "__device__ __attribute__((noinline)) int sum(int x) { __syncwarp(); return x; }",
+           early + "template <int n = sizeof(T)> struct Two {};\ntemplate <int n = sizeof(T)> int sum() { sync(); }",
            "__device__ int two(int x) {\n#if A\nfor (;;) {\n#else\nfor (;;) {\n#endif\nx = 1; } return x; }\n" + one +
                "__syncthreads(); }",
            "#define EACH(n) for (int i = 0; i < n; ++i) { x += i; }\n__device__ int sum(int x) { EACH(4) return x; }",

@@ -102,7 +102,8 @@ void WaitingFunctions::Reader::begin_block(std::size_t at) {
     if (block.is_function) {
       begin_function(at);
     } else {
-      for (std::size_t i = place_.statement; i < at; ++i) all_.types_.emplace(words_[i].text);
+      // Words of a `template <...>` are no names of the type: functions have them, too.
+      for (std::size_t i = behind_templates(place_.statement, at); i < at; ++i) all_.types_.emplace(words_[i].text);
     }
   } else if (is_lambda(at)) {
     block.is_function = true;
@@ -143,16 +144,18 @@ std::size_t WaitingFunctions::Reader::statement_in_function() const {
   return statement;
 }
 
-/// Its names: whatever stands before arguments in its head.
+/// Its names: whatever stands before arguments of a function in its head.
 void WaitingFunctions::Reader::begin_function(std::size_t at) {
   place_.function = all_.functions_.size();
   Function& made = all_.functions_.emplace_back();
+  int depth = 0;  // of parentheses
   for (std::size_t i = place_.statement; i < at; ++i) {
     const auto& [text, quoted, directive] = words_[i];
     if (quoted || directive) continue;
+    depth += text == "(" ? 1 : text == ")" ? -1 : 0;
     if (text == "~" || text == "operator") made.names.emplace(text);
     if (!is_of_name(text[0])) continue;
-    if (is_call(i)) made.names.emplace(text);
+    if (is_call(i) && !is_part_of_type(i, at, depth > 0)) made.names.emplace(text);
     if (i == place_.statement && is_one_of(text, controls)) all_.is_left_anywhere_ = all_.is_unclear_ = true;
   }
 }
@@ -173,20 +176,43 @@ bool WaitingFunctions::Reader::is_call(std::size_t at) const {
          (at + 2 < words_.size() && words_[at + 1].text == ")" && words_[at + 2].text == "(");
 }
 
+/// Whether the word of a head, which ends at `end`, is an attribute or of a type: Vec of `Vec<T> sum(Vec<T> v)`, or T
+/// of `sum(T (&all)[2])`. A ">=" or "->" may end no arguments of a template.
+bool WaitingFunctions::Reader::is_part_of_type(std::size_t at, std::size_t end, bool is_argument) const {
+  const auto starts_with = [this](std::size_t word, std::string_view any) {
+    const std::string_view text = read_.behind(word);
+    const std::size_t first = text.find_first_not_of(" \t\r\n");
+    return first != text.npos && any.find(text[first]) != any.npos;
+  };
+  if (is_one_of(words_[at].text, attributes)) return true;
+  std::size_t next = at + 1;
+  if (starts_with(at, "<")) {
+    next = behind_angles(at, end + 1);
+    const std::string_view close = read_.behind(next - 1);
+    if (next > end || close.find(">=") != close.npos || close.find("->") != close.npos) return false;
+    if (words_[next].text != "(") return true;
+  }
+  return is_argument && words_[next].text == "(" && starts_with(next, "&*");
+}
+
+/// The word behind the `<...>` behind word `at`; `end` at most.
+std::size_t WaitingFunctions::Reader::behind_angles(std::size_t at, std::size_t end) const {
+  int open = 0, parentheses = 0;
+  do {
+    parentheses += words_[at].text == "(" ? 1 : words_[at].text == ")" ? -1 : 0;
+    const std::string_view behind = parentheses == 0 ? read_.behind(at) : std::string_view();
+    open += static_cast<int>(std::ranges::count(behind, '<') - std::ranges::count(behind, '>'));
+    ++at;
+  } while (at < end && open > 0);
+  return at;
+}
+
 /// The first word from `at` on that is neither in a `template <...>` nor the preprocessor's; `end` at most.
 std::size_t WaitingFunctions::Reader::behind_templates(std::size_t at, std::size_t end) const {
   const auto skip_directives = [&] {
     while (at < end && words_[at].directive) ++at;
   };
-  for (skip_directives(); at < end && words_[at].text == "template"; skip_directives()) {
-    int open = 0, parentheses = 0;
-    do {
-      parentheses += words_[at].text == "(" ? 1 : words_[at].text == ")" ? -1 : 0;
-      const std::string_view behind = parentheses == 0 ? read_.behind(at) : std::string_view();
-      open += static_cast<int>(std::ranges::count(behind, '<') - std::ranges::count(behind, '>'));
-      ++at;
-    } while (at < end && open > 0);
-  }
+  for (skip_directives(); at < end && words_[at].text == "template"; skip_directives()) at = behind_angles(at, end);
   return at;
 }
 

@@ -50,6 +50,8 @@ class WaitingFunctions {
     void note(std::size_t at, std::size_t user, bool calls);
     [[nodiscard]] bool is_directive(std::size_t at) const;
     [[nodiscard]] bool is_call(std::size_t at) const;
+    [[nodiscard]] bool is_part_of_type(std::size_t at, std::size_t end, bool is_argument) const;
+    [[nodiscard]] std::size_t behind_angles(std::size_t at, std::size_t end) const;
     [[nodiscard]] std::size_t behind_templates(std::size_t at, std::size_t end) const;
     [[nodiscard]] bool is_type(std::size_t end) const;
     [[nodiscard]] bool is_lambda(std::size_t at) const;
