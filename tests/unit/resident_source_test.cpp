@@ -91,6 +91,15 @@ TEST(ResidentSource, RefusesWhatTheGpuWouldNotComeBackFrom) {
            one + "printf(HEADER\"of (it)\"); if (x) return; __syncthreads(); }",
            none + "__attribute__((used, global)) void one(gpumap_frame) { if (x) return none(); __syncthreads(); }",
            none + "#define KERNEL __global__ void\nKERNEL one(gpumap_frame) { if (x) return none(); __syncthreads(); }",
+           none +
+               "#define KERNEL(name) __global__ void name(gpumap_frame)\nKERNEL(one) { if (x) return none(); sync(); }",
+           none +
+               "#define KERNEL(name) __global__ void name\nKERNEL(one)(gpumap_frame) { if (x) return none(); sync(); }",
+           none + "#define ARGS (gpumap_frame)\n__global__ void one ARGS { if (x) return none(); sync(); }",
+           none + "#define ONE __global__ void one(gpumap_frame)\nONE { if (x) return none(); sync(); }",
+           none + "#define KERNEL(...) __global__ void __VA_ARGS__\nKERNEL(one() { if (x) return none(); sync(); })",
+           none + "#define BODY(...) __global__ void one() { __VA_ARGS__ }\nBODY(if (x) return none(); sync();)",
+           none + "#define ONE __global__ void one() {\n#define END }\nONE if (x) return none(); sync(); END",
            "#include <gpumap/mine.h>\n" + one + "if (x) return; mine(); }",
            "#include <mine.h>\n" + one + "if (x) return; mine(); }",
            "#define MINE <mine.h>\n#include MINE\n" + one + "if (x) return; mine(); }",
@@ -196,6 +205,11 @@ TEST(ResidentSource, RefusesWhatTheGpuWouldNotComeBackFrom) {
                "__device__ int sum(int x) { if (x) return 1; return all(x); }",
            std::string("struct __align__(8) All { __device__ All() { __syncwarp(); } };\nusing Any = All;\n") +
                "__device__ int sum(int x) { if (x) return 1; Any any; return 2; }",
+           std::string("#define DEFINE(name) __global__ void one(); __device__ int name(int x)\n") +
+               "DEFINE(all) { __syncwarp(); return x; }\n__device__ int sum(int x) { if (x) return 1; return all(x); }",
+           std::string("#if A\n#define DEFINE(name) __device__ void name(int x)\n#else\n") +
+               "#define DEFINE(name) __global__ void name(int x)\n#endif\nDEFINE(all) { __syncwarp(); }\n" +
+               "__device__ int sum(int x) { if (x) return 1; all(x); return 2; }",
            std::string("#define OP(of) operator of\n__device__ int OP(*)(A, A) noexcept(true) { __syncwarp(); }\n") +
                "__device__ int sum(A a) { if (a.x) return 1; return a * a; }",
            std::string("__device__ int (&all(int (&x)[2]) noexcept(true))[2] { __syncwarp(); return x; }\n") +
@@ -267,6 +281,11 @@ TEST(ResidentSource, RefusesWhatTheGpuWouldNotComeBackFrom) {
            std::string("struct __attribute__((aligned(16))) Two { int x; };\n") + early +
                "__device__ __attribute__((noinline)) int sum(int x) { __syncwarp(); return x; }",
            early + "template <int n = sizeof(T)> struct Two {};\ntemplate <int n = sizeof(T)> int sum() { sync(); }",
+           // The heads of kernels may be macros.
+           "#define KERNEL extern \"C\" __global__ void\n" + early + "KERNEL one(gpumap_frame) { __syncthreads(); }",
+           "#define KERNEL(name) __global__ void name(gpumap_frame)\n" + early + "KERNEL(one) { __syncthreads(); }",
+           "#define KERNEL(name) __global__ void name\n" + early + "KERNEL(one)(gpumap_frame) { __syncthreads(); }",
+           "#define FAST(x) __attribute__((x))\n" + early + "__global__ void FAST(hot) one(gpumap_frame) { sync(); }",
            "__device__ int two(int x) {\n#if A\nfor (;;) {\n#else\nfor (;;) {\n#endif\nx = 1; } return x; }\n" + one +
                "__syncthreads(); }",
            "#define EACH(n) for (int i = 0; i < n; ++i) { x += i; }\n__device__ int sum(int x) { EACH(4) return x; }",
@@ -335,6 +354,7 @@ TEST(ResidentSource, LooksIntoWhatIsIncluded) {
   write("bound.h", "#define BOUND __launch_bounds__(64)\n");
   write("more/cuda_fp16.h", "__device__ void mine() { __cluster_barrier_wait(); }");
   write("body.h", "if (x) return 1;");
+  write("head.h", "#define KERNEL(name) __global__ void name(gpumap_frame frame)\n");
   const auto refusal = [&](const std::string& header, const std::string& body) {
     KernelSource source = cuda("#include " + header + "\n__global__ void one(gpumap_frame frame) {" + body + "}",
                                folder.path() / "one.cu");
@@ -355,6 +375,8 @@ TEST(ResidentSource, LooksIntoWhatIsIncluded) {
   EXPECT_THAT(refusal("<old.h>", "x = two(at);"), HasSubstr("plain loads"));
   EXPECT_THAT(refusal("<bound.h>", "x = 1;"), HasSubstr("__launch_bounds__"));
   EXPECT_THAT(refusal("\"body.h\"", "__syncthreads();"), HasSubstr("both return, by"));
+  EXPECT_THAT(refusal("<head.h>", "}\nKERNEL(two) { if (x) return none(); __syncthreads();"), HasSubstr("threads end"));
+  EXPECT_EQ(refusal("<head.h>", "}\nint early() { if (x) return 1; return 2; }\nKERNEL(two) { __syncthreads();"), "");
   EXPECT_EQ(refusal("<cuda_fp16.h>", "if (x) return;"), "") << "it is CUDA's own";
   EXPECT_EQ(refusal("\"plain.h\"", "if (x) return; x = two();"), "");
   EXPECT_EQ(refusal("<plain.h>", "__syncthreads(); x = two();"), "");

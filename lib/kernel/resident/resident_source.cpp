@@ -84,9 +84,9 @@ bool is_ptx_wait(std::string_view word) noexcept {
 
 /// A word of which `part` is a part may be an end or a wait: macros that put words together (##) hide what they make.
 bool may_hide(std::string_view part) noexcept {
-  constexpr std::array<std::string_view, 12> others{
-      "return", "goto",    "asm",        "__asm__",         "__syncthreads", "__syncwarp",
-      "_sync",  "__shfl_", "__nvvm_bar", "__pipeline_wait", "__global__",    "global",
+  constexpr std::array<std::string_view, 10> others{
+      "return",     "goto",  "asm",     "__asm__",    "__syncthreads",
+      "__syncwarp", "_sync", "__shfl_", "__nvvm_bar", "__pipeline_wait",
   };
   const auto has = [part](std::string_view word) { return word.find(part) != word.npos; };
   return std::ranges::any_of(others, has) || std::ranges::any_of(waits, has) ||
@@ -141,12 +141,6 @@ std::optional<std::string> asm_text(const std::vector<SourceWord>& words, std::s
     }
   }
   return made;
-}
-
-bool is_of_attribute(const std::vector<SourceWord>& words, std::size_t at) {
-  const auto begin = words.begin() + static_cast<std::ptrdiff_t>(at - std::min<std::size_t>(at, 8));
-  return std::any_of(begin, words.begin() + static_cast<std::ptrdiff_t>(at),
-                     [](const SourceWord& word) { return word.text == "__attribute__" || word.text == "__attribute"; });
 }
 
 /// How threads of a kernel end before others of their block, and what waits for these: in a launch it does not wait for
@@ -205,11 +199,9 @@ class Search {
       if (directive && text == "define") macro = i;
       if (directive && (text == "##" || text == "%:%:") && pastes(read, macro, i)) unknown_ = pasted;
       const std::string_view next = i + 1 < words.size() ? words[i + 1].text : std::string_view();
-      const bool begins_kernel = text == "__global__" || (text == "global" && is_of_attribute(words, i));
-      if (begins_kernel && directive) by_macro_ = true;
       // A kernel returns nothing: `return;` is one's, or a function's that is like it, wherever macros put it. Only
       // other functions and lambdas return values: WaitingFunctions looks at each of these.
-      const bool returns = text == "return" && (next == ";" || directive || by_macro_);
+      const bool returns = text == "return" && (next == ";" || directive);
       if ((returns || text == "goto") && found_.by.empty()) found_.by = text;
       const bool waiting = is_wait(text) && !is_variable(read, i);
       if (waiting && found_.wait.empty()) found_.wait = text;
@@ -336,7 +328,6 @@ class Search {
   std::string unknown_;  ///< "#include" of something that cannot be looked at, or `pasted`
   std::set<std::filesystem::path> files_;
   WaitingFunctions functions_;
-  bool by_macro_ = false;  ///< a macro begins kernels: where they end is unknown
 };
 
 }  // namespace

@@ -70,7 +70,10 @@ void WaitingFunctions::Reader::see_directive(std::size_t at, bool waits) {
   if (!is_directive(at)) {
     if (macro_ == none) return;
     Function& macro = all_.functions_[macro_];
-    if (!words_[at].quoted) macro.braces += text == "{" || text == "<%" ? 1 : text == "}" || text == "%>" ? -1 : 0;
+    if (!words_[at].quoted) {
+      macro.braces += text == "{" || text == "<%" ? 1 : text == "}" || text == "%>" ? -1 : 0;
+      macro.is_kernel = text == "__global__" || (macro.is_kernel && text != ";" && text != "}");
+    }
     if (!is_of_name(text[0])) return;
     if (macro.names.empty()) macro.names.emplace(text);
     if (waits) macro.waits_at = at;
@@ -153,6 +156,7 @@ void WaitingFunctions::Reader::begin_function(std::size_t at) {
     const auto& [text, quoted, directive] = words_[i];
     if (quoted || directive) continue;
     depth += text == "(" ? 1 : text == ")" ? -1 : 0;
+    if (text == "__global__") made.is_kernel = true;
     if (text == "~" || text == "operator") made.names.emplace(text);
     if (!is_of_name(text[0])) continue;
     if (is_call(i) && !is_part_of_type(i, at, depth > 0)) made.names.emplace(text);
@@ -286,9 +290,11 @@ bool WaitingFunctions::is_left_early() const {
     waits_at[function] = std::max(waits_at[function], at);
   };
   for (std::size_t i = 0; i < functions_.size(); ++i) add(i, functions_[i].waits_at);
-  std::set<std::string_view> macros;
+  std::map<std::string_view, bool> macros;  // and whether a kernel begins in each that has this name
   for (const Function& function : functions_) {
-    if (function.is_macro && !function.names.empty()) macros.insert(*function.names.begin());
+    if (!function.is_macro || function.names.empty()) continue;
+    bool& is_kernel = macros.try_emplace(*function.names.begin(), true).first->second;
+    is_kernel = is_kernel && function.is_kernel;
   }
   while (!waiting.empty()) {
     const Function& function = functions_[waiting.back()];
@@ -297,16 +303,23 @@ bool WaitingFunctions::is_left_early() const {
       add(function.within, Reader::none - 1);  // called anywhere
       continue;
     }
+    const auto begins_kernel = [&](const std::string& name) {
+      const auto macro = macros.find(name);
+      return macro != macros.end() && macro->second;
+    };
+    // No function calls a kernel by a name that only a macro knows.
+    const bool is_kernel = function.is_kernel || std::ranges::any_of(function.names, begins_kernel);
     const auto is_hidden = [&](const std::string& name) {
       return is_one_of(name, unnamed) ||
-             (function.is_macro ? outside_.contains(name) : types_.contains(name) || macros.contains(name));
+             (function.is_macro ? outside_.contains(name)
+                                : types_.contains(name) || (macros.contains(name) && !is_kernel));
     };
     if (function.names.empty() || std::ranges::any_of(function.names, is_hidden)) return true;
     // A variable may have the name of a function.
     const auto& users = function.is_macro ? users_ : callers_;
     for (const std::string& name : function.names) {
       const auto found = users.find(name);
-      if (found == users.end()) continue;
+      if (found == users.end() || (!function.is_macro && macros.contains(name))) continue;
       for (const auto& [user, at] : found->second) add(user, at);
     }
   }
