@@ -118,7 +118,12 @@ Recorded recorded_of(GstElement* src) {
 bool comes_to_file(GstElement* src) {
   const auto is_file = [](GstElement* element) {
     GstElementFactory* const factory = gst_element_get_factory(element);
-    return factory != nullptr && std::string_view(GST_OBJECT_NAME(factory)) == "filesink";
+    if (factory == nullptr || std::string_view(GST_OBJECT_NAME(factory)) != "filesink") return false;
+    gchar* location = nullptr;
+    g_object_get(element, "location", &location, nullptr);
+    const bool regular = location != nullptr && g_file_test(location, G_FILE_TEST_IS_REGULAR) != 0;
+    g_free(location);
+    return regular;
   };
   return comes_to(src, is_file) != Comes::not_at_all;
 }

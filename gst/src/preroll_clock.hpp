@@ -13,7 +13,7 @@ namespace gpumap::gst {
 /// beside, and all other sources of the pipeline are such gpumapsrcs, too.
 enum class Recorded { no, beside_others, alone };
 [[nodiscard]] Recorded recorded_of(GstElement* src);
-/// Whether what comes of a gpumapsrc goes into a file, which a flush empties, as far as that is known.
+/// Whether what comes of a gpumapsrc goes into a regular file, which a flush empties, as far as that is known.
 [[nodiscard]] bool comes_to_file(GstElement* src);
 
 /// The running time of a pipeline that takes many frames before it plays, because an encoder of video does: all its

@@ -234,15 +234,17 @@ TEST(LinkLimits, WordsThatNobodyWantedAreHeardNowAndThen) {
   const link::Bytes look = link::encode(client.generation(), link::Look{});
   const Deadline began = Clock::now();
   std::uint64_t heard = 0;
-  while (Clock::now() - began < 2s) {
+  constexpr std::uint64_t at_once = 10'000;
+  // A busy machine sends as many in more time.
+  while (Clock::now() - began < 2s || (heard <= at_once && Clock::now() - began < 1min)) {
     const link::Sent sent = link::send_message(client.fd(), look);
     ASSERT_NE(sent, link::Sent::gone);
     heard += sent == link::Sent::ok ? 1 : 0;
   }
   const std::chrono::duration<double> time = Clock::now() - began;
   // So much at once, so much in a second, and what the socket holds.
-  EXPECT_LT(static_cast<double>(heard), 10'000 + 5'000 * time.count() + 2'000);
-  EXPECT_GT(heard, 10'000U);
+  EXPECT_LT(static_cast<double>(heard), at_once + 5'000 * time.count() + 2'000);
+  EXPECT_GT(heard, at_once);
   EXPECT_EQ(served.server->clients().size(), 2U);
   for (std::uint64_t n = 0; n < 10; ++n) {
     ASSERT_EQ(served.send(n), RingStatus::ok);
