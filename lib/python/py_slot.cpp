@@ -45,6 +45,9 @@ PyObject* raise_after_wait(gpumap_status status, SlotObject* slot) {
     case GPUMAP_FULL:
       return raise_status(status, "no slot is free, and the caller does not wait: give a timeout, or more slots");
     case GPUMAP_STOPPED:
+      if (!slot->ring->state->hold) {  // close() stops the ring ahead of its end
+        return raise_status(GPUMAP_ERROR_CLOSED, "the ring was closed");
+      }
       return raise_status(status, "the ring was stopped: resume() it");
     case GPUMAP_END:
       return raise_status(status, "the stream has ended");

@@ -202,6 +202,30 @@ class OneProcess(unittest.TestCase):
             with self.assertRaises(errors.InvalidArgument):
                 use()
 
+    def test_waits_that_a_close_ends_raise_closed(self):
+        interval = sys.getswitchinterval()
+        self.addCleanup(sys.setswitchinterval, interval)
+        sys.setswitchinterval(PATIENCE)  # threads go on where one waits
+        for kind in ("read", "write"):
+            ring = gpumap.Ring(2, shape=10)
+            if kind == "write":
+                for _ in range(2):
+                    with ring.write():
+                        pass
+            raised = []
+
+            def enter(wait=getattr(ring, kind), raised=raised):
+                try:
+                    wait().__enter__()
+                except gpumap.Error as error:
+                    raised.append(type(error))
+
+            thread = threading.Thread(target=enter)
+            thread.start()
+            ring.close()
+            thread.join(PATIENCE)
+            self.assertEqual(raised, [errors.Closed], kind)
+
     def test_threads_meet_numpy_together(self):
         """A thread that looks for NumPy while another one imports it."""
         program = """if True:

@@ -81,7 +81,7 @@ class IOFailed(Error, OSError):
 
 
 class Closed(Error, ConnectionError):
-    """The other side of the ring is gone, and no frame is left to read."""
+    """The other side of the ring is gone, and no frame is left to read; or the ring was closed while a call waited."""
 
     status = -9
 
