@@ -175,7 +175,7 @@ bool read_array(Array* array, uint8_t* packed) {
   if (!usable(array)) {
     return false;  // it was closed while the caller made room
   }
-  const HoldRef hold = array->hold;  // another thread may close the array
+  const CallHold hold(array->hold);  // another thread may close the array
   const Geometry& geometry = array->geometry;
   gpumap_status status = GPUMAP_OK;
   if (!wait_in_parts(GPUMAP_FOREVER, status, [&](int64_t part_ns) { return hold->wait(part_ns); })) {
@@ -266,7 +266,7 @@ PyObject* array_host(PyObject* self, void* /*none*/) {
   }
   if (array->place.read_only && array->place.host != nullptr) {
     gpumap_status status = GPUMAP_OK;
-    const HoldRef hold = array->hold;  // what fills it may be under way
+    const CallHold hold(array->hold);  // what fills it may be under way
     if (!wait_in_parts(GPUMAP_FOREVER, status, [&](int64_t part_ns) { return hold->wait(part_ns); }) ||
         !succeeded(status)) {
       return nullptr;
@@ -306,7 +306,7 @@ PyObject* array_cuda_interface(PyObject* self, void* /*none*/) {
   }
   if (!array->has_stream) {
     gpumap_status status = GPUMAP_OK;
-    const HoldRef hold = array->hold;
+    const CallHold hold(array->hold);
     if (!wait_in_parts(GPUMAP_FOREVER, status, [&](int64_t part_ns) { return hold->wait(part_ns); }) ||
         !succeeded(status)) {
       return nullptr;
@@ -422,7 +422,7 @@ PyObject* array_write(PyObject* self, PyObject* object) {
   if (!fits(array->geometry, from.view())) {
     return nullptr;
   }
-  const HoldRef hold = array->hold;
+  const CallHold hold(array->hold);
   gpumap_status status = GPUMAP_OK;
   {
     const WithoutGil others;
@@ -549,7 +549,7 @@ PyObject* array_wait(PyObject* self, PyObject* arguments, PyObject* keywords) {
       !read_timeout(seconds, timeout_ns) || !usable(as_array(self))) {
     return nullptr;
   }
-  const HoldRef hold = as_array(self)->hold;
+  const CallHold hold(as_array(self)->hold);
   if (!wait_in_parts(timeout_ns, status, [&](int64_t part_ns) { return hold->wait(part_ns); })) {
     return nullptr;
   }

@@ -102,7 +102,7 @@ class CopyHold : public Hold {
 
 /// What is exported: the array, or a copy of it.
 struct Source {
-  HoldRef hold;
+  CallHold hold;
   Geometry geometry;
   void* data = nullptr;
   bool on_cuda = false;
@@ -325,8 +325,7 @@ bool prepare(Array* array, const Request& request, Source& source) {
       return false;
     }
     gpumap_status status = GPUMAP_OK;
-    const HoldRef hold = array->hold;
-    return wait_in_parts(GPUMAP_FOREVER, status, [&](int64_t part_ns) { return hold->wait(part_ns); }) &&
+    return wait_in_parts(GPUMAP_FOREVER, status, [&](int64_t part_ns) { return source.hold->wait(part_ns); }) &&
            succeeded(status) && (request.copy != 1 || copy_to_host(array, source));
   }
   if (to_cpu) {

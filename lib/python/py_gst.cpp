@@ -399,7 +399,7 @@ PyObject* from_gst(PyObject* /*module*/, PyObject* arguments, PyObject* keywords
     return raise_invalid("the buffer has no bytes");
   }
   auto* made = new GstHold(*gst, buffer);
-  const HoldRef hold(made);
+  const CallHold hold{HoldRef(made)};
   Place place;
   if (!made->open(place)) {
     return nullptr;

@@ -225,7 +225,7 @@ PyObject* kernel_call(PyObject* self, PyObject* arguments, PyObject* keywords) {
   gpumap_layout declared = GPUMAP_INIT(gpumap_layout);
   gpumap_status status = GPUMAP_OK;
   {
-    const HoldRef hold = array->hold;
+    const CallHold hold(array->hold);
     if (!array->place.read_only && !succeeded(hold->flush())) {
       return nullptr;
     }

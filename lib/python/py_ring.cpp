@@ -465,7 +465,7 @@ PyObject* serve(PyObject* /*module*/, PyObject* arguments, PyObject* keywords) {
   gpumap_server server = nullptr;
   gpumap_status status = GPUMAP_OK;
   {
-    const HoldRef hold = as_ring(ring)->state->hold;
+    const CallHold hold(as_ring(ring)->state->hold);
     const WithoutGil others;
     status = gpumap_ring_serve(static_cast<RingHold*>(hold.get())->ring(), path, &options, &server);
   }

@@ -165,16 +165,9 @@ bool wait_for_frame(SlotObject* slot, int64_t timeout_ns, bool& comes_later) {
   return status == GPUMAP_OK || raise_after_wait(status, slot) != nullptr;
 }
 
-/// The array's uses end without a wait: a slot is released behind its readers.
-void end_uses(SlotObject* slot) {
-  Py_CLEAR(slot->array.host_view);
-  slot->array.host_hold = HoldRef();
-  slot->array.hold = HoldRef();
-}
-
 bool enter_write(SlotObject* slot) {
   RingState& ring = *slot->ring->state;
-  const HoldRef ring_hold = ring.hold;  // another thread may close the ring while this one waits
+  const CallHold ring_hold(ring.hold);  // another thread may close the ring while this one waits
   gpumap_slot handle = nullptr;
   if (!acquire(slot, ring_of(slot->ring), handle)) {
     return false;
@@ -183,7 +176,7 @@ bool enter_write(SlotObject* slot) {
   array.hold = HoldRef(new SlotHold(handle, ring_hold, ring.device.cuda_context));
   array.host_hold = ring_hold;
   if (!place_slot(slot, handle)) {
-    end_uses(slot);
+    close_array(&slot->array);
     return false;
   }
   if (ring.has_layout) {
@@ -200,7 +193,7 @@ bool enter_write(SlotObject* slot) {
 
 bool enter_read(SlotObject* slot) {
   RingState& ring = *slot->ring->state;
-  const HoldRef ring_hold = ring.hold;
+  const CallHold ring_hold(ring.hold);
   const int64_t begin_ns = monotonic_ns();
   // Ahead of the ring's: frames that earlier calls took and did not wait for.
   if (!ring.taken.empty() && !ring.stopped) {
@@ -224,7 +217,7 @@ bool enter_read(SlotObject* slot) {
   if (comes_later && ring.hold) {
     ring.taken.emplace(slot->info.sequence, slot->array.hold);
   }
-  end_uses(slot);
+  close_array(&slot->array);
   return false;
 }
 
@@ -277,7 +270,7 @@ gpumap_status publish(SlotObject* slot, const HoldRef& hold) {
 bool exit_write(SlotObject* slot, bool failed) {
   RingState& ring = *slot->ring->state;
   Array& array = slot->array;
-  const HoldRef hold = array.hold;
+  const CallHold hold(array.hold);
   auto* written = static_cast<SlotHold*>(hold.get());
   // Not where the ring's caps have changed within the `with`.
   if (array.host_view != nullptr && ring.hold && array.geometry == ring.geometry &&
@@ -291,18 +284,21 @@ bool exit_write(SlotObject* slot, bool failed) {
     gpumap_slot_release(written->slot(), nullptr);
   }
   written->forget_slot();
-  end_uses(slot);
+  close_array(&slot->array);
   return done;
 }
 
 bool exit_read(SlotObject* slot, bool failed) {
-  const HoldRef hold = slot->array.hold;
+  const CallHold hold(slot->array.hold);
   auto* taken = static_cast<SlotHold*>(hold.get());
   const gpumap_status revoked = failed ? gpumap_status{GPUMAP_OK} : gpumap_slot_check(taken->slot());
   const bool valid = succeeded(revoked);
-  end_uses(slot);
+  close_array(&slot->array);
   if (hold->shared()) {
     return valid;  // tensors and views of the frame keep its slot
+  }
+  if (!slot->ring->state->hold) {
+    return valid;  // the last slot of a closed ring waits for its readers, and so does the end of `hold`
   }
   const gpumap_status released = taken->release();
   if (released != GPUMAP_OK) {
@@ -338,7 +334,6 @@ void slot_dealloc(PyObject* self) {
   SlotObject* slot = as_slot(self);
   PyTypeObject* type = Py_TYPE(self);
   PyObject_GC_UnTrack(self);
-  end_uses(slot);
   end_array(&slot->array);
   Py_CLEAR(slot->stream_object);
   Py_CLEAR(slot->ring);

@@ -144,6 +144,10 @@ class Hold {
   /// Whether anyone but the caller uses the bytes.
   [[nodiscard]] bool shared() const { return users_.load(std::memory_order_acquire) > 1; }
 
+  /// Whether the end of the last use may wait for the GPU. Where it does not, the GIL is kept: a thread that gets it
+  /// meanwhile may keep it for 5 ms.
+  [[nodiscard]] virtual bool may_wait() const { return true; }
+
   /// Work of `stream` may be in flight on the bytes until they are given back. With the GIL held.
   void used_by(void* stream);
 
@@ -199,7 +203,7 @@ class HoldRef {
 /// Drops a use, with the GIL held. The last one may wait for the GPU: other threads of Python run meanwhile.
 inline void let_go(HoldRef& hold) {
   HoldRef last = std::move(hold);
-  if (!last || last->shared()) {
+  if (!last || last->shared() || !last->may_wait()) {
     return;
   }
   const WithoutGil others;
@@ -207,6 +211,26 @@ inline void let_go(HoldRef& hold) {
 }
 /// The same where the GIL may be held, or not.
 void let_go_anywhere(HoldRef& hold);
+
+/// A use for the time of a call: another thread may drop all others meanwhile, and leave the last one to this. Its life
+/// begins and ends with the GIL held.
+class CallHold : public HoldRef {
+ public:
+  CallHold() = default;
+  explicit CallHold(HoldRef hold) : HoldRef(std::move(hold)) {}
+  CallHold(const CallHold&) = delete;
+  CallHold& operator=(const CallHold&) = delete;
+  CallHold& operator=(HoldRef hold) {
+    let_go(*this);
+    HoldRef::operator=(std::move(hold));
+    return *this;
+  }
+  ~CallHold() noexcept(false) {
+    if (!interpreter_ends()) {  // then Python may be unwinding the stack of a thread that has no GIL
+      let_go(*this);
+    }
+  }
+};
 
 /// Memory of gpumap_memory_alloc(), of a pool, or that a kernel wrote.
 class MemoryHold : public Hold {
@@ -253,6 +277,7 @@ class SlotHold : public Hold {
   SlotHold(gpumap_slot slot, HoldRef ring_if_written, void* cuda_context)
       : slot_(slot), ring_(std::move(ring_if_written)), context_(cuda_context) {}
   [[nodiscard]] gpumap_slot slot() const { return slot_; }
+  [[nodiscard]] bool may_wait() const override { return slot_ != nullptr || (ring_ && !ring_->shared()); }
   /// The slot was published, or released with an error that the caller has raised.
   void forget_slot() { slot_ = nullptr; }
   /// `fence` is that of one stream which waits for all others; `fenced` is false where there is none.

@@ -9,6 +9,7 @@ import threading
 import time
 import unittest
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy
@@ -706,6 +707,57 @@ class Kernels(unittest.TestCase):
                     time.sleep(0.1)
                     self.assertTrue(thread.is_alive(), "this thread stood still as well")
                     thread.join()
+
+    def test_what_is_closed_in_its_use_behind_a_kernel_keeps_nobody(self):
+        with tempfile.TemporaryDirectory() as folder:
+            source = Path(folder) / "slow.comp"
+            source.write_text(SLOW)
+            kernel = gpumap.Kernel(source, backend="vulkan")
+
+            def run(array, timeout=0):
+                with self.assertRaises(errors.Timeout):
+                    kernel(array, to_host=True, timeout=timeout)
+
+            def read(ring):
+                with ring.read() as frame:
+                    run(frame)
+                    ring.close()
+
+            def write(ring):
+                with ring.read() as frame:
+                    run(frame)
+                with ring.write():
+                    ring.close()
+
+            def wait(ring):
+                with ring.read() as frame:
+                    run(frame)
+                closes = threading.Timer(0.1, ring.close)
+                closes.start()
+                with self.assertRaises(errors.Closed):
+                    ring.read().__enter__()
+                closes.join()
+
+            def call(_):
+                buffer = gpumap.empty((480, 640))
+                closes = threading.Timer(0.1, buffer.close)
+                closes.start()
+                run(buffer, timeout=0.3)
+                closes.join()
+
+            for use in (read, write, wait, call):
+                with self.subTest(use.__name__), ThreadPoolExecutor() as threads:
+                    ring = gpumap.Ring(2, shape=(480, 640), transport="pinned")
+                    with ring.write():
+                        pass
+                    began = last = time.monotonic()
+                    pause = 0
+                    done = threads.submit(use, ring)
+                    while not done.done():
+                        time.sleep(0.01)
+                        pause, last = max(pause, time.monotonic() - last), time.monotonic()
+                    done.result()
+                    self.assertLess(pause, (last - began) / 2, "this thread stood still as well")
 
     def test_no_time_for_a_kernel_is_no_minute(self):
         with tempfile.TemporaryDirectory() as folder:
