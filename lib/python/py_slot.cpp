@@ -175,6 +175,9 @@ bool enter_write(SlotObject* slot) {
   Array& array = slot->array;
   array.hold = HoldRef(new SlotHold(handle, ring_hold, ring.device.cuda_context));
   array.host_hold = ring_hold;
+  if (slot->has_stream) {
+    array.hold->used_by(slot->stream);  // at once: however the slot is given up, it is behind the stream
+  }
   if (!place_slot(slot, handle)) {
     close_array(&slot->array);
     return false;
@@ -237,14 +240,11 @@ PyObject* slot_enter(PyObject* self, PyObject* /*none*/) {
   return new_ref(self);
 }
 
-/// What the GPU still writes into the slot: the stream that was given, behind those of DLPack's tensors.
+/// Behind what the GPU still writes into the slot: the stream that was given, and those of DLPack's tensors.
 gpumap_status publish(SlotObject* slot, const HoldRef& hold) {
   auto* written = static_cast<SlotHold*>(hold.get());
   if (!slot->used_set) {
     slot->info.bytes = static_cast<uint64_t>(slot->array.geometry.span());
-  }
-  if (slot->has_stream) {
-    written->used_by(slot->stream);
   }
   gpumap_fence fence = GPUMAP_INIT(gpumap_fence);
   bool fenced = false;
@@ -267,6 +267,25 @@ gpumap_status publish(SlotObject* slot, const HoldRef& hold) {
   return status;
 }
 
+/// Behind the same.
+void give_up(SlotHold* written) {
+  gpumap_fence fence = GPUMAP_INIT(gpumap_fence);
+  bool fenced = false;
+  gpumap_status status = written->join_streams(fence, fenced);
+  const WithoutGil others;
+  if (status == GPUMAP_OK) {
+    status = gpumap_slot_release(written->slot(), fenced ? &fence : nullptr);
+  }
+  if (status == GPUMAP_TIMEOUT) {
+    return;  // the stream may still write: the last user tries again
+  }
+  if (status != GPUMAP_OK) {
+    // A stream of another context: it cannot write the slot.
+    gpumap_slot_release(written->slot(), nullptr);
+  }
+  written->forget_slot();
+}
+
 bool exit_write(SlotObject* slot, bool failed) {
   RingState& ring = *slot->ring->state;
   Array& array = slot->array;
@@ -277,15 +296,17 @@ bool exit_write(SlotObject* slot, bool failed) {
       ring.host_views.find(array.place.host) == ring.host_views.end()) {
     ring.host_views.emplace(array.place.host, new_ref(array.host_view));
   }
-  bool done = true;
-  const gpumap_status status = failed ? written->release() : publish(slot, hold);
-  if (status != GPUMAP_OK && !failed) {
-    done = PyErr_Occurred() == nullptr && raise_after_wait(status, slot) != nullptr;
-    gpumap_slot_release(written->slot(), nullptr);
+  const gpumap_status status = failed ? gpumap_status{GPUMAP_OK} : publish(slot, hold);
+  if (status != GPUMAP_OK && PyErr_Occurred() == nullptr) {
+    raise_after_wait(status, slot);
   }
-  written->forget_slot();
+  if (failed || status != GPUMAP_OK) {
+    give_up(written);
+  } else {
+    written->forget_slot();
+  }
   close_array(&slot->array);
-  return done;
+  return status == GPUMAP_OK;
 }
 
 bool exit_read(SlotObject* slot, bool failed) {

@@ -6,6 +6,7 @@ library that is missing, and exits with 77 where nothing can be tried.
 
   python3 python_gpu_test.py [NAME...]   as unittest takes them
 """
+import contextlib
 import importlib
 import os
 import subprocess
@@ -70,6 +71,9 @@ class Torch:
     def tensor(self, array):
         return self.module.from_dlpack(array)
 
+    def view(self, array):
+        return self.module.as_tensor(array, device="cuda")
+
     def numpy(self, tensor):
         return tensor.cpu().numpy()
 
@@ -92,6 +96,9 @@ class Cupy:
 
     def tensor(self, array):
         return self.module.from_dlpack(array)
+
+    def view(self, array):
+        return self.module.asarray(array)
 
     def numpy(self, tensor):
         return self.module.asnumpy(tensor)
@@ -273,6 +280,29 @@ class Streams:
                 del tensor
             with ring.read(PATIENCE) as got:
                 self.assertTrue((got.numpy() == 30 * value).all())
+
+    def test_a_slot_that_is_given_up_is_free_behind_its_stream(self):
+        """Written past DLPack, so that `stream` alone tells of the work."""
+        ring = gpumap.Ring(2, shape=(1 << 20,), dtype="float32")
+        stream = self.library.new_stream()
+        for way in ("exception", "close"):
+            with self.subTest(way), self.library.on(stream):
+                slot = ring.write(PATIENCE, stream=stream)
+                with contextlib.suppress(ZeroDivisionError), slot:
+                    address = slot.cuda_address
+                    view = self.library.view(slot)
+                    for _ in range(2000):
+                        view[:] = view * 0 + 7
+                    del view
+                    if way == "close":
+                        slot.close()
+                    raise ZeroDivisionError
+            with ring.write(0) as slot:
+                self.assertEqual(slot.cuda_address, address)
+                slot.host[:] = 1
+            self.library.synchronize()
+            with ring.read(PATIENCE) as got:
+                self.assertTrue((got.numpy() == 1).all())
 
     def test_stream_arguments(self):
         buffer = gpumap.empty(10)
