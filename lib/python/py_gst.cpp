@@ -3,6 +3,8 @@
 // gpumap.from_gst() and gpumap.to_gst(). GStreamer's libraries are opened by their names when the first buffer comes:
 // who uses no buffers needs none of them. What is declared here is part of GStreamer's stable ABI.
 #include <dlfcn.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <new>
@@ -273,8 +275,32 @@ class GstHold : public Hold {
     return GPUMAP_ERROR_NOT_SUPPORTED;
   }
 
+  /// Ahead of a map, which would wait as well, but not end with Ctrl-C. False with an exception set.
+  bool await_filled() {
+    constexpr int64_t patience_ns = 30'000'000'000;  // a map's
+    gpumap_status status = GPUMAP_OK;
+    if (!wait_in_parts(patience_ns, status, [&](int64_t part_ns) { return wait(part_ns); })) {
+      return false;
+    }
+    if (status == GPUMAP_TIMEOUT) {
+      raise_status(GPUMAP_ERROR_IO, "the buffer cannot be mapped: what fills it has not ended for 30 s");
+      return false;
+    }
+    explain("");  // the map says what is wrong
+    return true;
+  }
+
   bool open_host(Place& place) {
-    buffer_mapped_ = gst_.buffer_map(buffer_, &map_, map_read) != 0;
+    // Ctrl-C comes to the main thread. Elsewhere, as in an appsink's callback, the map waits: it ends with the
+    // pipeline.
+    const bool gets_signals = syscall(SYS_gettid) == getpid();
+    if (kind_ == Kind::gpumap && gets_signals && !await_filled()) {
+      return false;
+    }
+    {
+      const WithoutGil others;
+      buffer_mapped_ = gst_.buffer_map(buffer_, &map_, map_read) != 0;
+    }
     if (!buffer_mapped_) {
       raise_status(GPUMAP_ERROR_IO, "the buffer cannot be mapped: GStreamer's log has the reason");
       return false;
@@ -285,15 +311,18 @@ class GstHold : public Hold {
   }
 
   bool open_cuda(Place& place) {
-    memory_mapped_ = gst_.memory_map(memory_, &map_, map_read | map_cuda) != 0;
+    {
+      const WithoutGil others;
+      memory_mapped_ = gst_.memory_map(memory_, &map_, map_read | map_cuda) != 0;
+      if (memory_mapped_ && gst_.cuda_sync != nullptr) {
+        gst_.cuda_sync(memory_);
+      }
+    }
     if (!memory_mapped_) {
       raise_status(GPUMAP_ERROR_NOT_SUPPORTED,
                    "the memory:CUDAMemory cannot be mapped for CUDA: GStreamer's log has "
                    "the reason");
       return false;
-    }
-    if (gst_.cuda_sync != nullptr) {
-      gst_.cuda_sync(memory_);
     }
     place.cuda_address = reinterpret_cast<uint64_t>(map_.data);
     const char* why = nullptr;

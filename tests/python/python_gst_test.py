@@ -2,9 +2,14 @@
 """Buffers of GStreamer's as arrays, and the other way around, beside gpumap's elements."""
 import ctypes
 import gc
+import os
+import signal
 import tempfile
+import threading
+import time
 import unittest
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 try:
@@ -293,6 +298,34 @@ class FromGst(unittest.TestCase):
                         array = gpumap.from_gst(sample.get_buffer(), sample.get_caps())
                         seen = (numpy.asarray(array) if name == "asarray" else array.host).tobytes()
                         self.assertEqual(seen, bytes_of(sample.get_buffer()))
+
+    def test_a_frame_whose_kernel_runs_keeps_no_thread_and_no_ctrl_c(self):
+        if not gpumap.Device().info["software"]:
+            self.skipTest("on a GPU the kernel ends soon")
+        with tempfile.TemporaryDirectory() as folder:
+            source = Path(folder) / "slow.comp"
+            source.write_text(SLOW)
+            with Pipeline(
+                "fakesrc num-buffers=1 sizetype=fixed sizemax=120000 ! application/octet-stream ! gpumapupload ! "
+                f"gpumapkernel location={source} ! application/octet-stream(memory:GPUMap) ! "
+                "appsink name=out sync=false"
+            ) as running, ThreadPoolExecutor() as threads:
+                buffer = running.pull().get_buffer()
+                began = time.monotonic()
+                end = threading.Timer(0.1, os.kill, [os.getpid(), signal.SIGINT])
+                end.start()
+                with self.assertRaises(KeyboardInterrupt):
+                    gpumap.from_gst(buffer)
+                    end.join()
+                interrupted = last = time.monotonic()
+                pause = 0
+                done = threads.submit(gpumap.from_gst, buffer)
+                while not done.done():
+                    time.sleep(0.01)
+                    pause, last = max(pause, time.monotonic() - last), time.monotonic()
+                done.result()
+                self.assertLess(interrupted - began, (last - began) / 2)
+                self.assertLess(pause, (last - interrupted) / 2, "this thread stood still as well")
 
     def test_kernels_take_a_copy(self):
         with self.assertRaises(ValueError):
