@@ -209,6 +209,7 @@ bool enter_read(SlotObject* slot) {
     }
     slot->array.hold = HoldRef(new SlotHold(handle, HoldRef(), ring.device.cuda_context));
   }
+  const CallHold hold(slot->array.hold);  // another thread may close the slot while this one waits
   gpumap_slot handle = hold_of(slot)->slot();
   const int64_t left_ns = slot->timeout_ns == GPUMAP_FOREVER
                               ? slot->timeout_ns
@@ -217,8 +218,8 @@ bool enter_read(SlotObject* slot) {
   if (place_slot(slot, handle) && describe_frame(slot, handle) && wait_for_frame(slot, left_ns, comes_later)) {
     return true;
   }
-  if (comes_later && ring.hold) {
-    ring.taken.emplace(slot->info.sequence, slot->array.hold);
+  if (comes_later && ring.hold && slot->array.hold) {
+    ring.taken.emplace(slot->info.sequence, hold);
   }
   close_array(&slot->array);
   return false;

@@ -665,6 +665,36 @@ class Kernels(unittest.TestCase):
                 with ring.read(PATIENCE) as got:
                     self.assertTrue(same(got.numpy(), frame))
 
+    def test_a_slot_that_is_closed_while_its_read_waits(self):
+        with tempfile.TemporaryDirectory() as folder:
+            kernel, buffer = waiting_kernel(folder)
+            thread = threading.Thread(target=lambda: kernel(buffer, timeout=PATIENCE))
+            thread.start()
+            time.sleep(0.3)
+            ring = gpumap.Ring(2, shape=1000, transport="pinned")
+            for value in range(2):
+                with ring.write() as slot:
+                    slot.host[:] = value
+            frame = ring.read(0.5)
+            raised = []
+
+            def read():
+                try:
+                    frame.__enter__()
+                except gpumap.Error as error:
+                    raised.append(type(error))
+
+            reader = threading.Thread(target=read)
+            reader.start()
+            time.sleep(0.2)
+            frame.close()
+            reader.join()
+            self.assertEqual(raised, [errors.Timeout])
+            buffer.host[0] = 1
+            thread.join()
+            with ring.read(PATIENCE) as got:  # the frame behind the one that was given up
+                self.assertTrue((got.numpy() == 1).all())
+
     def test_a_write_that_copies_behind_a_kernel_ends_with_stop(self):
         with tempfile.TemporaryDirectory() as folder:
             kernel, buffer = waiting_kernel(folder)
