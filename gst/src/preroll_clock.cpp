@@ -72,12 +72,20 @@ bool records(GstElement* element) {
   return factory != nullptr && gst_element_factory_list_is_type(factory, kinds) != 0;
 }
 
+bool gives_compressed_video(GstElement* src) {
+  const Ptr<GstPad> pad(gst_element_get_static_pad(src, "src"));
+  const Ptr<GstCaps> caps(pad ? gst_pad_get_current_caps(pad.get()) : nullptr);
+  if (!caps) return false;
+  const std::string_view name(gst_structure_get_name(gst_caps_get_structure(caps.get(), 0)));
+  return name.starts_with("video/") && name != "video/x-raw" && name != "video/x-bayer";
+}
+
 struct Sources {
   GType kind;
   int number = 0;
   bool alike = true;     ///< all are of that kind
   bool live = false;     ///< one of them at least
-  bool encoded = false;  ///< as video, one of them at least
+  bool encoded = false;  ///< as video, here or before, one of them at least
   bool recorded = true;  ///< all, and not shown beside
 };
 
@@ -91,8 +99,10 @@ void look_at_source(const GValue* value, gpointer user) {
   gboolean live = FALSE;
   g_object_get(one, "is-live", &live, nullptr);
   sources.live = sources.live || live != FALSE;
-  sources.encoded = sources.encoded || comes_to(one, is_video_encoder) == Comes::alone;
-  sources.recorded = sources.recorded && comes_to(one, records) == Comes::alone;
+  const bool recorded = comes_to(one, records) == Comes::alone;
+  sources.recorded = sources.recorded && recorded;
+  sources.encoded =
+      sources.encoded || comes_to(one, is_video_encoder) == Comes::alone || (recorded && gives_compressed_video(one));
 }
 
 /// Those of the pipeline around `src`. None: that is no bin, or changes right now.

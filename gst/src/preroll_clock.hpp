@@ -16,8 +16,8 @@ enum class Recorded { no, beside_others, alone };
 /// Whether what comes of a gpumapsrc goes into a regular file, which a flush empties, as far as that is known.
 [[nodiscard]] bool comes_to_file(GstElement* src);
 
-/// The running time of a pipeline that takes many frames before it plays, because an encoder of video does: all its
-/// gpumapsrcs count from one moment, that of the first frame. Once the pipeline plays, they stay that much behind its
+/// The running time of a pipeline that takes many frames before it plays, because an encoder of video does, or a muxer
+/// that waits for a key frame: all its gpumapsrcs count from one moment, that of the first frame. Once the pipeline plays, they stay that much behind its
 /// own running time. Thread safety: all functions, from any thread.
 class PrerollClock {
  public:

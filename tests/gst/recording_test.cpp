@@ -142,6 +142,31 @@ TEST(TwoPipelines, ARecordingWaitsForNoKeyFrameWithoutEnd) {
   EXPECT_TRUE(std::ranges::is_sorted(recorded.running));
 }
 
+// What comes before it is left out by the muxer, whose pipeline plays only then.
+TEST(TwoPipelines, ARecordingThatBeginsBetweenKeyFramesGoesNotBack) {
+  const TemporaryFolder folder;
+  Due recorded;
+  const std::string channel = new_channel();
+  Pipeline in(
+      "videotestsrc is-live=true ! video/x-raw,format=I420,width=16,height=16,framerate=50/1 ! x264enc name=enc "
+      "tune=zerolatency key-int-max=100 ! h264parse ! gpumapsink name=sink leaky=oldest slot-size=65536 channel=" +
+      channel);
+  ASSERT_NE(in.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  ASSERT_TRUE(eventually([&] { return stat(in.element("sink"), "frames") > 120; }));
+  Pipeline out("gpumapsrc name=src channel=" + channel + " ! h264parse ! splitmuxsink max-size-time=500000000 " +
+               "send-keyframe-requests=true muxer=matroskamux location=" + std::string(folder.path() / "%d.mkv"));
+  recorded.watch(out.element("src"), "src");
+  ASSERT_NE(out.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  ASSERT_TRUE(eventually([&] { return recorded.count() > 250; }));
+  out.stop();
+  for (std::size_t n = 1; n < recorded.running.size(); ++n) {
+    ASSERT_LT(recorded.running[n - 1], recorded.running[n]) << n;
+  }
+  // Of half a second each: key frames come when they are asked for.
+  EXPECT_GT(std::distance(std::filesystem::directory_iterator(folder.path()), std::filesystem::directory_iterator()),
+            4);
+}
+
 /// A key frame that is asked for, upstream or downstream: at which running time. Filled by a probe.
 struct KeyFrames {
   std::mutex mutex;
