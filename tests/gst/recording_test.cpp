@@ -282,8 +282,8 @@ TEST(Recording, IsNotEmptiedByAProducerThatBeginsAnew) {
   // The next recording is one.
   const std::string next = folder.path() / "next.mkv";
   g_object_set(out.element("file"), "location", next.c_str(), nullptr);
+  ASSERT_TRUE(in.reach(GST_STATE_NULL));  // else the end of its last stream may come first
   ASSERT_NE(out.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
-  ASSERT_TRUE(in.reach(GST_STATE_NULL));
   ASSERT_EQ(in.run(), "eos");
   ASSERT_EQ(out.wait(), "eos");
   EXPECT_EQ(std::filesystem::file_size(next), bytes);
