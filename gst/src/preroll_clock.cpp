@@ -72,12 +72,20 @@ bool records(GstElement* element) {
   return factory != nullptr && gst_element_factory_list_is_type(factory, kinds) != 0;
 }
 
-bool gives_compressed_video(GstElement* src) {
-  const Ptr<GstPad> pad(gst_element_get_static_pad(src, "src"));
-  const Ptr<GstCaps> caps(pad ? gst_pad_get_current_caps(pad.get()) : nullptr);
-  if (!caps) return false;
-  const std::string_view name(gst_structure_get_name(gst_caps_get_structure(caps.get(), 0)));
-  return name.starts_with("video/") && name != "video/x-raw" && name != "video/x-bayer";
+bool is_video_parser(GstElement* element) {
+  constexpr GstElementFactoryListType kind = GST_ELEMENT_FACTORY_TYPE_PARSER | GST_ELEMENT_FACTORY_TYPE_MEDIA_VIDEO;
+  GstElementFactory* const factory = gst_element_get_factory(element);
+  return factory != nullptr && gst_element_factory_list_is_type(factory, kind) != 0;
+}
+
+bool is_file(GstElement* element) {
+  GstElementFactory* const factory = gst_element_get_factory(element);
+  return factory != nullptr && std::string_view(GST_OBJECT_NAME(factory)) == "filesink";
+}
+
+/// Its pipeline may play only once a key frame has come.
+bool is_muxed_into_file(GstElement* src) {
+  return comes_to(src, is_video_parser) == Comes::alone && comes_to(src, is_file) == Comes::alone;
 }
 
 struct Sources {
@@ -102,7 +110,7 @@ void look_at_source(const GValue* value, gpointer user) {
   const bool recorded = comes_to(one, records) == Comes::alone;
   sources.recorded = sources.recorded && recorded;
   sources.encoded =
-      sources.encoded || comes_to(one, is_video_encoder) == Comes::alone || (recorded && gives_compressed_video(one));
+      sources.encoded || comes_to(one, is_video_encoder) == Comes::alone || (recorded && is_muxed_into_file(one));
 }
 
 /// Those of the pipeline around `src`. None: that is no bin, or changes right now.
@@ -122,20 +130,20 @@ Sources sources_beside(GstElement* src) {
 Recorded recorded_of(GstElement* src) {
   if (comes_to(src, records) == Comes::not_at_all) return Recorded::no;
   const Sources sources = sources_beside(src);
-  return sources.number > 0 && sources.alike && sources.recorded ? Recorded::alone : Recorded::beside_others;
+  if (sources.number == 0 || !sources.alike || !sources.recorded) return Recorded::beside_others;
+  return sources.number == 1 ? Recorded::sole : Recorded::alone;
 }
 
 bool comes_to_file(GstElement* src) {
-  const auto is_file = [](GstElement* element) {
-    GstElementFactory* const factory = gst_element_get_factory(element);
-    if (factory == nullptr || std::string_view(GST_OBJECT_NAME(factory)) != "filesink") return false;
+  const auto can_be_emptied = [](GstElement* element) {
+    if (!is_file(element)) return false;
     gchar* location = nullptr;
     g_object_get(element, "location", &location, nullptr);
     const bool regular = location != nullptr && g_file_test(location, G_FILE_TEST_IS_REGULAR) != 0;
     g_free(location);
     return regular;
   };
-  return comes_to(src, is_file) != Comes::not_at_all;
+  return comes_to(src, can_be_emptied) != Comes::not_at_all;
 }
 
 std::shared_ptr<PrerollClock> PrerollClock::join(GstElement* src, bool may_begin) {

@@ -10,15 +10,15 @@
 namespace gpumap::gst {
 
 /// Whether an encoder or a muxer follows a gpumapsrc, as far as that is known: alone where nothing shows the frames
-/// beside, and all other sources of the pipeline are such gpumapsrcs, too.
-enum class Recorded { no, beside_others, alone };
+/// beside, and all other sources of the pipeline are such gpumapsrcs, too; sole where there are none.
+enum class Recorded { no, beside_others, alone, sole };
 [[nodiscard]] Recorded recorded_of(GstElement* src);
 /// Whether what comes of a gpumapsrc goes into a regular file, which a flush empties, as far as that is known.
 [[nodiscard]] bool comes_to_file(GstElement* src);
 
 /// The running time of a pipeline that takes many frames before it plays, because an encoder of video does, or a muxer
-/// that waits for a key frame: all its gpumapsrcs count from one moment, that of the first frame. Once the pipeline plays, they stay that much behind its
-/// own running time. Thread safety: all functions, from any thread.
+/// that waits for a key frame: all its gpumapsrcs count from one moment, that of the first frame. Once the pipeline
+/// plays, they stay that much behind its own running time. Thread safety: all functions, from any thread.
 class PrerollClock {
  public:
   /// The one of the pipeline around `src`, a gpumapsrc; `may_begin`: a new one where there is none since the last seek

@@ -128,10 +128,9 @@ void SrcStream::push_stream_start() {
 void SrcStream::begin_anew() {
   if (comes_to_file(element_)) {
     is_recorded_whole_ = true;
-    channel_->set_downstream_flow(GST_FLOW_EOS);
     post_warning(element_, Error(ErrorCode::invalid,
-                                 "the producer has begun another stream, which is not recorded: the file behind "
-                                 "gpumapsrc is complete, and writing on would empty it",
+                                 "the producer has begun another stream, which is left out here: the one before has "
+                                 "ended in a file, which a flush would empty",
                                  "stop this pipeline, give it another file, and start it again"));
     return;
   }
@@ -398,7 +397,7 @@ void SrcStream::flush_stop(GstEvent* event, From from) {
   ended_ = false;
   output_.forget_keeping();
   drops_ = is_recorded_whole_ = false;
-  stamped_ = 0;
+  stamped_ = -1;
   unlinked_ = false;  // the task is started below, and finds out anew
   const auto is_active = [this] { return GST_PAD_MODE(pad_) == GST_PAD_MODE_PUSH; };
   const bool was_active = is_active();

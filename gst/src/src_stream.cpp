@@ -91,7 +91,7 @@ void SrcStream::start(const SrcSettings& settings) {
   started_ = false;
   ended_ = false;
   drops_ = is_recorded_whole_ = false;
-  stamped_ = 0;
+  stamped_ = -1;
   unlinked_ = false;
   const bool crosses = !settings.socket_path.empty();
   output_.begin({.elements = {},
@@ -484,11 +484,11 @@ void SrcStream::step() {
 // How a frame leaves a gpumapsrc.
 
 /// do-timestamp: as a live source, the running time of the moment. That goes back a little where a pause has begun, and
-/// stamps do not.
+/// stamps do not, nor do two have one. Before there is a clock frames keep the times that they have.
 void SrcStream::stamp_time(GstBuffer* buffer) {
   const Ptr<GstClock> clock(gst_element_get_clock(element_));
-  if (!clock && channel_->src_playing()) return;  // before it plays, there may be none yet
-  if (clock) stamped_ = std::max(stamped_, shift_.now_here(*channel_, gst_clock_get_time(clock.get())));
+  if (!clock) return;
+  stamped_ = std::max(stamped_ + 1, shift_.now_here(*channel_, gst_clock_get_time(clock.get())));
   GstSegment segment;
   gst_segment_init(&segment, GST_FORMAT_TIME);
   if (segment_ != nullptr) gst_event_copy_segment(segment_, &segment);

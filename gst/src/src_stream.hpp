@@ -251,7 +251,7 @@ class SrcStream {
   GstEvent* segment_ = nullptr;                   ///< as it came from the sink
   bool shifted_ = false;                          ///< it is to come again, before the next frame
   bool joins_ = false;                            ///< no frame of the sink has come yet
-  GstClockTimeDiff stamped_ = 0;                  ///< the running time of the last stamp
+  GstClockTimeDiff stamped_ = -1;                 ///< the running time of the last stamp
   bool asked_for_key_ = false;                    ///< since frames that need one were left out
   GstClockTime begins_at_ = GST_CLOCK_TIME_NONE;  ///< where it began when it came again; none: where the sink's does
   GstClockTime past_from_ = 0, past_until_ = 0;   ///< frames of these times were due before time began here

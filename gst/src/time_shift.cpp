@@ -111,7 +111,7 @@ std::optional<GstClockTimeDiff> TimeShift::later_by(const Piece& next, const std
   const auto due = [&] { return next.begin + now_ + behind_; };
   if (std::exchange(stood_still_, false)) {
     leaves_out_ = playing_ && live();
-    const bool goes_on = !leaves_out_ && (!playing_ || recorded_ == Recorded::alone);
+    const bool goes_on = !leaves_out_ && (!playing_ || recorded_ >= Recorded::alone);
     behind_ = goes_on ? behind_ + std::max<GstClockTimeDiff>(recorded_until_ - due(), 0) : 0;
   }
   if (leaves_out_ && due() <= recorded_last_) {
@@ -126,7 +126,7 @@ std::optional<GstClockTimeDiff> TimeShift::later_by(const Piece& next, const std
   waits_for_key_ = false;
   waits_since_.reset();
   // Before both pipelines have a time: none is due before time begins.
-  if (may_hold_ && recorded_ == Recorded::alone && due() < 0) return -due();
+  if (may_hold_ && recorded_ >= Recorded::alone && due() < 0) return -due();
   const GstClockTime length = GST_CLOCK_TIME_IS_VALID(next.duration) ? std::min(next.duration, longest) : 0;
   recorded_last_ = std::max(recorded_last_, due());
   recorded_until_ = std::max(recorded_until_, due() + static_cast<GstClockTimeDiff>(length));
@@ -245,8 +245,9 @@ bool TimeShift::update(const Channel& channel, bool anew) {
     stood_still_ = stood_still_ || here_changed || !playing;
     return false;
   }
-  // A producer that is faster than time may begin anew before the end of what it gave.
-  stood_still_ = stood_still_ || (anew && recorded_ == Recorded::alone && recorded_last_ >= 0);
+  // A producer that is faster than time may begin anew before the end of what it gave. Of several sources each would go
+  // on behind its own, and they would lose each other.
+  stood_still_ = stood_still_ || (anew && recorded_ == Recorded::sole && recorded_last_ >= 0);
   const GstClockTimeDiff before = shift_;
   settle();
   return shift_ != before;

@@ -17,7 +17,9 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
+#include <cstdint>
 #include <cstring>
 #include <utility>
 
@@ -65,17 +67,19 @@ UniqueFd make_socket() {
   return fd;
 }
 
-/// One that was killed, and has much memory, ends some 100 ms later, and keeps its socket as long. It is waited for.
-bool is_dead(pid_t pid) noexcept {
-  constexpr int patience_ms = 500;  // less than others wait for the folder's lock
+/// Whether it has ended, or does in `patience`.
+bool has_ended(pid_t pid, std::chrono::milliseconds patience = {}) noexcept {
   if (pid <= 0 || pid == getpid()) return false;
   if (kill(pid, 0) != 0 && errno == ESRCH) return true;
   const UniqueFd watch = watch_process(pid);
   pollfd ends{watch.get(), POLLIN, 0};
-  int ended = -1;
-  do ended = watch ? poll(&ends, 1, patience_ms) : 0;
-  while (ended < 0 && errno == EINTR);
-  return ended > 0;
+  const auto latest = std::chrono::steady_clock::now() + patience;
+  for (; watch; patience = std::chrono::ceil<std::chrono::milliseconds>(latest - std::chrono::steady_clock::now())) {
+    const int ended = poll(&ends, 1, static_cast<int>(std::max<std::int64_t>(patience.count(), 0)));
+    if (ended > 0) return true;
+    if (ended == 0 || errno != EINTR || patience.count() <= 0) break;
+  }
+  return false;
 }
 
 /// Listeners of this process, each plus one; 0: a free place.
@@ -139,6 +143,12 @@ class Lock {
   UniqueFd folder_;
 };
 
+/// A server that was killed, and has much memory, ends some 100 ms later, and keeps its socket as long. Without the
+/// lock, which others need meanwhile.
+void await_end_of_server(const std::string& path) {
+  if (const UniqueFd probe = connect_to(path)) has_ended(peer_of(probe.get()).pid, std::chrono::milliseconds(500));
+}
+
 /// Unlinks a dead server's file. Under the lock.
 void clear_place(const Spot& spot) {
   struct stat found {};
@@ -162,7 +172,7 @@ void clear_place(const Spot& spot) {
   if (!refused) {
     const bool queue_is_full = !probe && errno == EAGAIN;
     const pid_t pid = probe ? peer_of(probe.get()).pid : 0;
-    if (!is_dead(pid)) {
+    if (!has_ended(pid)) {
       const std::string who = pid > 0         ? fmt::format("process {}", pid)
                               : queue_is_full ? "a process that lets nobody in, and whose queue is full"
                                               : "a process that is not seen from here";
@@ -237,6 +247,7 @@ Spot::Spot(std::string where) : path(std::move(where)) {
 
 Listener::Listener(std::string path, mode_t mode) : spot_((static_cast<void>(address_of(path)), std::move(path))) {
   const sockaddr_un address = address_of(spot_.path);
+  await_end_of_server(spot_.path);
   const Lock lock(spot_);
   clear_place(spot_);
   fd_ = make_socket();

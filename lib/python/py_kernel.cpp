@@ -212,9 +212,12 @@ PyObject* kernel_call(PyObject* self, PyObject* arguments, PyObject* keywords) {
     const uint64_t begin = array->layout.planes > 0 ? array->layout.offset[0] : 0;
     options.offset -= begin;
     options.bytes += begin;
+  } else if (!array->geometry.contiguous()) {
+    return raise_invalid("the rows have gaps between them, which a kernel would read: give caps=, or copy by numpy()");
   } else if (Py_TYPE(object) == array_type) {
     options.layout = &in;  // a plane or a view: bytes, whatever its slot's caps are
   }
+  const bool is_described = caps != nullptr || array->has_layout;
   options.out = out_caps != nullptr ? &out : nullptr;
   const gpumap_fence fence = gpumap_cuda_fence(stream);
   options.after = has_stream ? &fence : nullptr;
@@ -232,7 +235,7 @@ PyObject* kernel_call(PyObject* self, PyObject* arguments, PyObject* keywords) {
     const WithoutGil others;
     status = gpumap_kernel_run(as_kernel(self)->kernel, &options, &output);
     // Its turn may be another thread's call.
-    if (output != nullptr && options.out == nullptr && options.layout != nullptr &&
+    if (output != nullptr && options.out == nullptr && is_described &&
         gpumap_kernel_output(as_kernel(self)->kernel, options.layout, &declared) == GPUMAP_OK &&
         declared.format != GPUMAP_FORMAT_BYTES && std::memcmp(&declared, options.layout, sizeof declared) != 0) {
       options.out = &declared;

@@ -309,7 +309,10 @@ void SlotHold::give_back() {
   if (slot_ == nullptr || is_forked_child()) {
     return;
   }
-  const gpumap_status status = release();
+  gpumap_status status = release();
+  if (status == GPUMAP_ERROR_NOT_SUPPORTED) {
+    status = gpumap_slot_release(slot_, nullptr);  // of a stream of another context, which cannot write the slot
+  }
   if (status != GPUMAP_OK && status != GPUMAP_ERROR_INVALID) {
     std::fprintf(stderr, "gpumap: a slot stays in use: %s: %s\n", gpumap_status_name(status), gpumap_last_error());
   }

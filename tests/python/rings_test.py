@@ -588,7 +588,7 @@ class Kernels(unittest.TestCase):
             source = Path(folder) / "add.comp"
             source.write_text(KERNEL)
             kernel = gpumap.Kernel(source, backend="vulkan", amount=5)
-            ring = gpumap.Ring(2, caps=NV12)
+            ring = gpumap.Ring(2, caps=NV12.replace("width=37", "width=40"))
             frame = RANDOM.integers(0, 200, 1440).astype("uint8")  # 24 and 12 rows of 40 bytes
             with ring.write() as slot:
                 slot.write(frame)
@@ -599,6 +599,25 @@ class Kernels(unittest.TestCase):
                     out = kernel(array)
                     end = first + out.nbytes
                     self.assertTrue(same(out.numpy().reshape(-1), frame[first:end] + numpy.uint8(5)))
+            ring = gpumap.Ring(2, caps=NV12)
+            with ring.write() as slot:
+                slot.write(frame)
+            with ring.read() as got, self.assertRaisesRegex(ValueError, "gaps between them"):
+                kernel(got.planes[0])
+
+    def test_a_slot_whose_stream_cannot_be_waited_for_is_free(self):
+        class Stream:
+            cuda_stream = 1234
+
+        ring = gpumap.Ring(2, shape=10)
+        for _ in range(4):
+            with self.assertRaises(gpumap.Error), ring.write(0, stream=Stream()) as slot:
+                slot.close()
+                raise errors.NotSupported
+            with self.assertRaises(errors.NotSupported), ring.write(0, stream=Stream()):
+                pass
+        with ring.write(0):
+            pass
 
     def test_threads_that_ask_a_kernel_while_it_runs_keep_nobody(self):
         failed = []
