@@ -136,6 +136,7 @@ void SrcStream::begin_anew() {
   }
   GST_INFO_OBJECT(element_, "a new stream after EOS: flushing what follows");
   ended_ = false;
+  shift_.forget_recorded();
   gst_pad_push_event(pad_, gst_event_new_flush_start());
   end_flush(gst_event_new_flush_stop(static_cast<gboolean>(!is_timed_)));
   mend_states_soon(element_);  // this thread has the pad's lock
@@ -395,6 +396,7 @@ void SrcStream::flush_stop(GstEvent* event, From from) {
     sent_.clear();
   }
   ended_ = false;
+  shift_.forget_recorded();
   output_.forget_keeping();
   drops_ = is_recorded_whole_ = false;
   stamped_ = -1;

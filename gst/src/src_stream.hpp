@@ -36,6 +36,9 @@ class TimeShift {
   /// comes behind it.
   void begin_anew_there(const Channel& channel);
   void begin_anew_here();
+  /// A flush has dropped what an encoder or a muxer has: what comes behind it is due when the clocks say. While no
+  /// frame comes.
+  void forget_recorded();
   /// Look at both base times (and, once a second, at two clocks), which pauses, flushes and late starts change. True
   /// where the value has changed. `anew`: a segment begins, whose first frame may be due at another moment.
   [[nodiscard]] bool update(const Channel& channel, bool anew);

@@ -77,12 +77,17 @@ void TimeShift::reset() {
   ended_here_ = GST_CLOCK_TIME_NONE;
 }
 
-void TimeShift::forget_hold() {
-  preroll_.reset();
+void TimeShift::forget_recorded() {
   recorded_until_ = behind_ = 0;
   recorded_last_ = -1;
-  played_ = stood_still_ = leaves_out_ = waits_for_key_ = false;
+  stood_still_ = leaves_out_ = waits_for_key_ = false;
   waits_since_.reset();
+}
+
+void TimeShift::forget_hold() {
+  forget_recorded();
+  preroll_.reset();
+  played_ = false;
   given_.reset();
   may_hold_ = true;
 }

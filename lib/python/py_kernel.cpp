@@ -213,7 +213,8 @@ PyObject* kernel_call(PyObject* self, PyObject* arguments, PyObject* keywords) {
     options.offset -= begin;
     options.bytes += begin;
   } else if (!array->geometry.contiguous()) {
-    return raise_invalid("the rows have gaps between them, which a kernel would read: give caps=, or copy by numpy()");
+    return raise_invalid(
+        "the rows have gaps between them, which a kernel would read: give caps=, or copy it into gpumap.empty()");
   } else if (Py_TYPE(object) == array_type) {
     options.layout = &in;  // a plane or a view: bytes, whatever its slot's caps are
   }
