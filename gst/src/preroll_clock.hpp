@@ -22,8 +22,8 @@ enum class Recorded { no, beside_others, alone, sole };
 class PrerollClock {
  public:
   /// The one of the pipeline around `src`, a gpumapsrc; `may_begin`: a new one where there is none since the last seek
-  /// of the whole pipeline. Null: there is none, no encoder of video follows a gpumapsrc, or a source is live or
-  /// another element, which has a time of its own.
+  /// of the whole pipeline. Null: there is none, nothing that follows a gpumapsrc takes many frames, or a source
+  /// is live or another element, which has a time of its own.
   [[nodiscard]] static std::shared_ptr<PrerollClock> join(GstElement* src, bool may_begin);
 
   /// It counts from `monotonic_ns`, and a little before that where frames of other sources may be earlier ones. The

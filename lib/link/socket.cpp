@@ -19,7 +19,6 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
-#include <cstdint>
 #include <cstring>
 #include <utility>
 
@@ -72,14 +71,14 @@ bool has_ended(pid_t pid, std::chrono::milliseconds patience = {}) noexcept {
   if (pid <= 0 || pid == getpid()) return false;
   if (kill(pid, 0) != 0 && errno == ESRCH) return true;
   const UniqueFd watch = watch_process(pid);
+  if (!watch) return false;
   pollfd ends{watch.get(), POLLIN, 0};
   const auto latest = std::chrono::steady_clock::now() + patience;
-  for (; watch; patience = std::chrono::ceil<std::chrono::milliseconds>(latest - std::chrono::steady_clock::now())) {
-    const int ended = poll(&ends, 1, static_cast<int>(std::max<std::int64_t>(patience.count(), 0)));
-    if (ended > 0) return true;
-    if (ended == 0 || errno != EINTR || patience.count() <= 0) break;
+  for (;;) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(latest - std::chrono::steady_clock::now());
+    const int ended = poll(&ends, 1, std::max(static_cast<int>(left.count()), 0));
+    if (ended >= 0 || errno != EINTR) return ended > 0;
   }
-  return false;
 }
 
 /// Listeners of this process, each plus one; 0: a free place.

@@ -72,7 +72,7 @@ class WaitingFunctions {
   struct Function {
     std::set<std::string, std::less<>> names;
     bool is_macro = false;
-    bool is_kernel = false;              ///< of a macro: its text ends in the head of one
+    bool is_kernel = false;              ///< of a macro: its text ends in the head of a kernel
     std::size_t within = Reader::none;   ///< of a lambda: its function
     std::size_t left_at = Reader::none;  ///< where the first statement begins in which it returns, and does not end
     std::size_t waits_at = 0;            ///< the last word that waits; 0: none
