@@ -58,6 +58,7 @@ bool Channel::attach_sink(GstElement* sink, std::string& holder) {
     sink_ = sink;
     begins_ = true;
     rate_ = {};
+    told_latency_.reset();
     kept.swap(kept_);
     end_of_keeping_.stop();
     if (delivered_.ended()) forget_delivered();  // caps hold only on the pad that received them
@@ -111,6 +112,7 @@ bool Channel::attach_src(GstElement* src, GstPad* pad, EventHandler on_event, st
   end_of_keeping_.stop();
   on_event_ = std::move(on_event);
   kept_slots_ = 0;
+  told_latency_.reset();
   flush_seen_ = false;
   src_flushing_ = false;
   interrupted_ = false;
@@ -366,7 +368,12 @@ void Channel::add_sink_latency(GstQuery* answered) const {
   gst_query_set_latency(answered, live, least + more, GST_CLOCK_TIME_IS_VALID(most) ? most + more : most);
 }
 
-void Channel::tell_latency() {
+void Channel::tell_latency(Latency latency) {
+  latency.least += latency_;
+  {
+    const std::lock_guard lock(mutex_);
+    if (std::exchange(told_latency_, latency) == latency) return;
+  }
   GstElement* sink = this->sink();
   GstElement* src = this->src();
   if (sink != nullptr && src != nullptr && !same_pipeline(sink, src)) {

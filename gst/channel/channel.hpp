@@ -118,8 +118,15 @@ class Channel : public std::enable_shared_from_this<Channel> {
   /// Waits for the seeks of send_upstream(). A source that is stopped and started while it seeks would wait for its new
   /// streaming thread until the pipeline plays.
   void await_seeks(Deadline deadline);
-  /// The sink's pipeline has another latency now: tells the src's pipeline, if that is another one.
-  void tell_latency();
+  /// What upstream of the sink answers to the latency query.
+  struct Latency {
+    bool answered = false, live = false;
+    GstClockTime least = 0, most = GST_CLOCK_TIME_NONE;
+    bool operator==(const Latency&) const = default;
+  };
+  /// The sink's pipeline distributes its latency, perhaps as before: tells the src's pipeline where that is another one
+  /// and `latency` is not what it was told last. Else two pipelines that give each other streams would go on for ever.
+  void tell_latency(Latency latency);
   /// The flow that downstream of the src last returned: the sink hands EOS and errors on to its own upstream.
   [[nodiscard]] GstFlowReturn downstream_flow() const noexcept { return flow_.load(std::memory_order_relaxed); }
 
@@ -314,6 +321,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   std::atomic<gint64> src_waits_since_{0};  ///< monotonic us; 0: it does not wait
   std::atomic<std::uint32_t> kept_slots_{0};
   std::atomic<GstClockTime> latency_{0};
+  std::optional<Latency> told_latency_;
 };
 
 }  // namespace gpumap::gst

@@ -457,9 +457,10 @@ gboolean send_event(GstElement* element, GstEvent* event) {
   const auto channel = state_of(element).core->channel();
   if (!channel) return parent(element, event);
   if (GST_EVENT_TYPE(event) == GST_EVENT_LATENCY) {
-    event = gpumap::gst::own_latency(GST_BASE_SINK(element), event);
+    const Channel::Latency upstream = gpumap::gst::latency_of_upstream(GST_BASE_SINK(element));
+    event = gpumap::gst::own_latency(event, upstream);
     const gboolean told = parent(element, event);
-    channel->tell_latency();
+    channel->tell_latency(upstream);
     return told;
   }
   if ((gst_event_type_get_flags(GST_EVENT_TYPE(event)) & GST_EVENT_TYPE_UPSTREAM) == 0) return parent(element, event);

@@ -85,8 +85,9 @@ void propose_slots(GstPad* pad, SinkCore& core, const Gather& gather, GstAllocat
 /// furthest, or the first one, of those that answer.
 [[nodiscard]] bool leaves_to_sinks_behind(const SinkCore& core, GstQuery* query);
 
+[[nodiscard]] Channel::Latency latency_of_upstream(GstBaseSink* sink);
 /// The LATENCY event (taken) as it counts for this sink, transfer full: with sync=true a frame is published once it is
 /// due and upstream could have given it. The rest of the pipeline's latency is for what follows the gpumapsrc to use.
-[[nodiscard]] GstEvent* own_latency(GstBaseSink* sink, GstEvent* event);
+[[nodiscard]] GstEvent* own_latency(GstEvent* event, const Channel::Latency& upstream);
 
 }  // namespace gpumap::gst

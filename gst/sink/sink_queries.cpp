@@ -397,16 +397,21 @@ bool leaves_to_sinks_behind(const SinkCore& core, GstQuery* query) {
   }
 }
 
-GstEvent* own_latency(GstBaseSink* sink, GstEvent* event) {
+Channel::Latency latency_of_upstream(GstBaseSink* sink) {
+  const Ptr<GstQuery> query(gst_query_new_latency());
+  if (!gst_pad_peer_query(GST_BASE_SINK_PAD(sink), query.get())) return {};
+  gboolean live = FALSE;
+  Channel::Latency answer{.answered = true};
+  gst_query_parse_latency(query.get(), &live, &answer.least, &answer.most);
+  answer.live = live != FALSE;
+  return answer;
+}
+
+GstEvent* own_latency(GstEvent* event, const Channel::Latency& upstream) {
   GstClockTime whole = 0;
   gst_event_parse_latency(event, &whole);
-  const Ptr<GstQuery> query(gst_query_new_latency());
-  GstClockTime least = 0;
-  if (gst_pad_peer_query(GST_BASE_SINK_PAD(sink), query.get())) {
-    gst_query_parse_latency(query.get(), nullptr, &least, nullptr);
-  }
-  if (least >= whole) return event;
-  GstEvent* own = gst_event_new_latency(least);
+  if (upstream.least >= whole) return event;
+  GstEvent* own = gst_event_new_latency(upstream.least);
   gst_event_set_seqnum(own, gst_event_get_seqnum(event));
   gst_event_unref(event);
   return own;

@@ -2,6 +2,8 @@
 // Who meets whom on a channel: a src alone, two sinks, two srcs, and an end that comes from downstream.
 #include <gmock/gmock.h>
 
+#include <array>
+
 #include "pipeline.hpp"
 
 namespace gpumap::gst::test {
@@ -222,6 +224,34 @@ TEST(Names, OfPairsAreTheirBinsOwn) {
     expect_to_meet(bins, bins, "2", seed + 400);
     expect_to_meet(apart_in, apart_out, "", seed + 500);
   }
+}
+
+// Each recalculates its latency when the other one tells of its own, as gst-launch-1.0 does.
+TEST(Peers, TwoThatGiveEachOtherStreamsAgreeOnALatency) {
+  const std::string there = new_channel(), back = new_channel();
+  const auto line = [](const std::string& gives, const std::string& takes) {
+    return "audiotestsrc is-live=true ! gpumapsink sync=false channel=" + gives +
+           " gpumapsrc name=src channel=" + takes + " ! fakesink async=false";
+  };
+  Pipeline one(line(there, back)), two(line(back, there));
+  std::array<int, 2> told{};
+  const auto hear = [&](std::size_t which, const Pipeline& pipeline) {
+    const Ptr<GstBus> bus(gst_element_get_bus(pipeline.get()));
+    const Ptr<GstMessage> message(gst_bus_timed_pop_filtered(bus.get(), 200 * GST_MSECOND, GST_MESSAGE_LATENCY));
+    if (!message) return false;
+    ++told.at(which);
+    gst_bin_recalculate_latency(GST_BIN(pipeline.get()));
+    return true;
+  };
+  for (Pipeline* pipeline : {&one, &two}) ASSERT_NE(pipeline->set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  for (Pipeline* pipeline : {&one, &two}) {
+    ASSERT_TRUE(eventually([&] { return stat(pipeline->element("src"), "frames") >= 3; }));
+  }
+  constexpr int many = 50;
+  while (told[0] < many && told[1] < many && (hear(0, one) || hear(1, two))) {
+  }
+  EXPECT_LT(told[0], many);
+  EXPECT_LT(told[1], many);
 }
 
 // Whichever end is added to a pipeline that plays finds the one that was alone there.
