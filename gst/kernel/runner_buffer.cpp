@@ -297,8 +297,8 @@ struct Watchdog::Watched {
     const std::string told =
         ahead == WorkAhead::endless
             ? fmt::format(
-                  "kernel {} has not ended for {} ms: it waits for another kernel on its GPU that does not end, "
-                  "as was told before: mend that one, and start the process again",
+                  "kernel {} has not ended for {} ms: it waits for another kernel on its GPU that does not end: mend "
+                  "that one, and start the process again",
                   kernel, timeout_ms)
             : fmt::format(
                   "kernel {} has not ended for {} ms: does it loop for ever{}? Where it only takes long, raise "

@@ -153,7 +153,9 @@ struct Input {
   std::uint32_t flags = 0;  ///< as gpumap_frame_info
 };
 
-/// Ends the waits of a launcher when a time is over. Thread safety: one thread at a time.
+/// Ends the waits of a launcher when a time is over. Once what was launched has not ended in that time either, others
+/// that wait behind it count their own: until then they take it for work that somebody waits for. Thread safety: one
+/// thread at a time.
 class TimeLimit {
  public:
   explicit TimeLimit(KernelLauncher& launcher) : launcher_(launcher) {}
@@ -171,10 +173,12 @@ class TimeLimit {
 
   /// Until stop(). Throws no_thread().
   void start(Deadline deadline) {
-    if (deadline == no_deadline) return;
     const std::lock_guard lock(mutex_);
+    time_ = {};
+    if (deadline == no_deadline) return;
     if (!thread_.joinable()) thread_ = start_thread("gpumap-limit", "the time limit of a kernel", [this] { watch(); });
     deadline_ = deadline;
+    time_ = std::max<Clock::duration>(deadline - Clock::now(), shortest);
     // Else it looks in time by itself, as a rule.
     if (deadline < looks_) changed_.notify_all();
   }
@@ -182,9 +186,23 @@ class TimeLimit {
     const std::lock_guard lock(mutex_);
     deadline_ = no_deadline;
     launcher_.cancel(false);
+    if (ends_by_ != no_deadline || time_ == Clock::duration::zero()) return;
+    look_at_last(Clock::now());
+    if (ends_by_ < looks_) changed_.notify_all();
   }
 
  private:
+  static constexpr std::chrono::seconds shortest{1};  // a call may not want to wait at all
+
+  void look_at_last(Deadline now) {
+    launched_ = launcher_.last_launched();
+    ends_by_ = launched_.signalled() ? no_deadline : now + time_;
+  }
+  void tell_of_endless(Deadline now) {
+    if (launched_.signalled()) return look_at_last(now);
+    launched_.timeline()->set_endless(launched_.value());
+    ends_by_ = no_deadline;
+  }
   void watch() {
     constexpr std::chrono::hours seldom(1);
     for (std::unique_lock lock(mutex_); !ends_; changed_.wait_until(lock, looks_)) {
@@ -193,7 +211,8 @@ class TimeLimit {
         launcher_.cancel(true);
         deadline_ = no_deadline;
       }
-      looks_ = std::min<Deadline>(deadline_, now + seldom);
+      if (now >= ends_by_) tell_of_endless(now);
+      looks_ = std::min<Deadline>({deadline_, ends_by_, now + seldom});
     }
   }
 
@@ -201,6 +220,9 @@ class TimeLimit {
   std::mutex mutex_;  ///< of what follows
   std::condition_variable changed_;
   Deadline deadline_ = no_deadline, looks_ = no_deadline;
+  Clock::duration time_{};  ///< of the last call
+  Fence launched_;
+  Deadline ends_by_ = no_deadline;  ///< no_deadline: `launched_` is not looked at
   bool ends_ = false;
   std::thread thread_;  ///< from the first limit on
 };

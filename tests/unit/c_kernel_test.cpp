@@ -9,13 +9,17 @@
 #include <filesystem>
 #include <fstream>
 #include <future>
+#include <memory>
 #include <span>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "gpumap/device.hpp"
+#include "gpumap/fence.hpp"
 #include "gpumap/kernel.hpp"
+#include "gpumap/queue.hpp"
 
 namespace gpumap::test {
 namespace {
@@ -392,8 +396,9 @@ TEST_F(CKernel, ASlotThatIsGivenBackIsNotPublished) {
 }
 
 // The kernel does not end until the CPU says so.
-TEST_F(CKernel, AnswersInTimeWhereTheKernelDoesNotEnd) {
-  const std::string name = folder_.path() / "waits";
+/// A kernel that waits until the first byte of its input is not 0. The name without its extension.
+std::string write_waiting(const std::filesystem::path& folder) {
+  const std::string name = folder / "waits";
   // lavapipe leaves a loop after 65535 turns: millions of threads take minutes all the same.
   const std::string lines = "// gpumap: block 256\n// gpumap: grid 65535\n";
   std::ofstream(name + ".cu") << "#include <gpumap/kernel.h>\n"
@@ -407,6 +412,11 @@ TEST_F(CKernel, AnswersInTimeWhereTheKernelDoesNotEnd) {
                                    "void main() {\n  Word word = Word(frame.in_view.plane[0]);\n"
                                    "  for (uint i = 0u; i < 65000u && atomicOr(word.value, 0u) == 0u; ++i) {}\n"
                                    "  Word(frame.result).value = 3u;\n}\n";
+  return name;
+}
+
+TEST_F(CKernel, AnswersInTimeWhereTheKernelDoesNotEnd) {
+  const std::string name = write_waiting(folder_.path());
   auto options = GPUMAP_INIT(gpumap_kernel_options);
   options.file = name.c_str();
   gpumap_kernel kernel = open(options);
@@ -447,6 +457,39 @@ TEST_F(CKernel, AnswersInTimeWhereTheKernelDoesNotEnd) {
   EXPECT_OK(gpumap_kernel_result(kernel, told.data(), static_cast<std::uint32_t>(told.size()), long_ns));
   EXPECT_EQ(told[0], 3U);
   EXPECT_OK(gpumap_memory_free(output));
+  EXPECT_OK(gpumap_memory_free(input));
+  EXPECT_OK(gpumap_kernel_close(kernel));
+}
+
+// In Vulkan, where kernels run one after the other. Others wait in silence for what a call still waits for.
+TEST_F(CKernel, WhatOutlastsItsCallIsToldOf) {
+  const std::string name = write_waiting(folder_.path());
+  auto options = GPUMAP_INIT(gpumap_kernel_options);
+  options.file = name.c_str();
+  options.backend = GPUMAP_BACKEND_VULKAN;
+  gpumap_kernel kernel = open(options);
+  gpumap_memory input = this->memory(1000);
+  const std::vector<unsigned char> zeros(1000);
+  EXPECT_OK(gpumap_memory_write(input, 0, zeros.data(), zeros.size()));
+  auto run = GPUMAP_INIT(gpumap_run_options);
+  run.memory = input;
+  run.timeout_ns = 1;
+  gpumap_memory output = nullptr;
+  ASSERT_EQ(gpumap_kernel_run(kernel, &run, &output), GPUMAP_TIMEOUT);
+  const std::shared_ptr<Device> device = Device::open();
+  const auto from = device->allocate({.placement = Placement::host, .bytes = 64}, Backend::vulkan);
+  const auto to = device->allocate({.placement = Placement::host, .bytes = 64}, Backend::vulkan);
+  const auto queue = device->create_queue(Backend::vulkan);
+  queue->copy(*from, 0, *to, 0, 64);
+  const Fence behind = queue->submit();
+  const auto ahead = [&] { return behind.timeline()->ahead_of(behind.value()); };
+  EXPECT_EQ(ahead(), WorkAhead::awaited);
+  const Deadline patience = Clock::now() + 60s;
+  while (ahead() != WorkAhead::endless && Clock::now() < patience) std::this_thread::sleep_for(10ms);
+  EXPECT_EQ(ahead(), WorkAhead::endless);
+  static_cast<unsigned char*>(gpumap_memory_host(input))[0] = 1;
+  EXPECT_OK(gpumap_memory_flush(input, 0, 1));
+  EXPECT_EQ(behind.wait_for(60s), WaitResult::ready);
   EXPECT_OK(gpumap_memory_free(input));
   EXPECT_OK(gpumap_kernel_close(kernel));
 }

@@ -519,7 +519,9 @@ typedef struct gpumap_run_options {
                                   the beginning of a sample in which that one ended is left out. The same holds of a
                                   slot whose frame has the flag 64. The first frame, the first of another layout and
                                   the first after the file was loaded again begin anew by themselves */
-  int64_t timeout_ns;          /* for `after`, and for a kernel that the CPU has to wait for; 0: a minute */
+  int64_t timeout_ns;          /* for `after`, and for a kernel that the CPU has to wait for; 0: a minute. In Vulkan,
+                                  where kernels take turns, a gpumapkernel behind a launch that has not ended by then,
+                                  and within a second at least, no longer waits for it without a time of its own */
 } gpumap_run_options;
 
 /* Compiles (or takes from the cache) and loads. Errors: COMPILE, NO_DRIVER, NOT_SUPPORTED, INVALID, IO, DEVICE_LOST. */
