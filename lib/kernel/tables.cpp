@@ -80,6 +80,16 @@ std::size_t read_some(const std::string& what, const UniqueFd& file, std::byte* 
   return done;
 }
 
+/// Work that somebody was told of as endless it does not wait for: a kernel's start is a change of state.
+WaitResult await_copy(const Fence& copied, const std::atomic<bool>& given_up) {
+  const Deadline end = Clock::now() + longest_copy;
+  for (;;) {
+    const WaitResult waited = copied.wait(given_up, std::min<Deadline>(end, Clock::now() + 100ms));
+    if (waited != WaitResult::timeout || Clock::now() >= end) return waited;
+    if (copied.timeline()->ahead_of(copied.value()) == WorkAhead::endless) return waited;
+  }
+}
+
 template <typename Result>
 bool is_busy(const std::future<Result>& future) {
   return future.valid() && future.wait_for(0s) != std::future_status::ready;
@@ -132,22 +142,24 @@ Tables::Loaded Tables::load(const Table& table, const std::atomic<bool>& given_u
     staging->flush(0, got);
     queue->copy(*staging, 0, *made.memory, at, got);
     const Fence copied = queue->submit();
-    WaitResult waited = copied.wait(given_up, Clock::now() + longest_copy);
+    const Deadline began = Clock::now();
+    WaitResult waited = await_copy(copied, given_up);
     const bool cancelled = waited == WaitResult::cancelled;
     // Nobody wants the table any more. As a rule the copy ends within milliseconds, and what it uses can go.
     if (cancelled) waited = copied.wait_for(patience_at_end);
     if (waited != WaitResult::ready) {
-      copied.give_up(what);
+      copied.give_up(fmt::format("the load of table {} of kernel {}", table.declared.name, kernel_));
       for (const std::shared_ptr<const void>& used :
            {std::shared_ptr<const void>(made.memory), std::shared_ptr<const void>(staging),
             std::shared_ptr<const void>(queue)}) {
         keep_for_good(used);
       }
-      const auto patience = cancelled ? patience_at_end : longest_copy;
+      const std::chrono::duration<double> stood = Clock::now() - began;
       throw Error(
           ErrorCode::io,
-          fmt::format("{}: the GPU has not taken {} bytes of it for {} s: a kernel on it does not end: end that one",
-                      what, got, patience.count()));
+          fmt::format(
+              "{}: the GPU has not taken {} bytes of it for {:.1f} s: a kernel on it does not end: end that one", what,
+              got, stood.count()));
     }
     if (cancelled) throw Error(ErrorCode::io, fmt::format("{}: given up, as its kernel ends", what));
     at += got;

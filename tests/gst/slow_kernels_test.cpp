@@ -73,6 +73,8 @@ class Stalled : public testing::Test {
     return made;
   }
 
+  [[nodiscard]] const KernelSettings& settings() const noexcept { return settings_; }
+
  private:
   KernelSettings settings_{.location = testing::TempDir() + "gpumap-stalled-" + std::to_string(getpid()) + ".comp"};
 };
@@ -284,6 +286,32 @@ TEST_F(Stalled, AKernelBeforeHasATimeOfItsOwn) {
     gst_system_clock_set_default(nullptr);
     gst_object_unref(clock);
   }
+}
+
+// A start is a change of state, which nothing ends but itself.
+TEST_F(Stalled, AKernelWithATableDoesNotStartBehindOneThatDoesNotEnd) {
+  const std::string table = testing::TempDir() + "gpumap-table-" + std::to_string(getpid());
+  std::ofstream(table) << std::string(64, 'x');
+  Stall stall;
+  const auto endless = runner();
+  const Buffer frame = stall.frame();
+  const Buffer out(endless->run(frame.get()).buffer);
+  const Fence launched = endless->last_launched();
+  launched.timeline()->set_endless(launched.value());
+  KernelSettings settings = this->settings();
+  settings.declare = "table t=" + table;
+  const auto began = Clock::now();
+  try {
+    const KernelRunner reader(settings);
+    ADD_FAILURE() << "started";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::io);
+    EXPECT_THAT(error.what(), testing::HasSubstr("a kernel on it does not end"));
+  }
+  EXPECT_LT(Clock::now() - began, 30s);
+  stall.end(1);
+  EXPECT_EQ(launched.wait_for(patience), WaitResult::ready);
+  (void)std::remove(table.c_str());
 }
 
 /// The elements, with frames that are stalled.
