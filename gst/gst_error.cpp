@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "gpumap/printable.hpp"
+#include "gst/ptr.hpp"
 
 namespace gpumap::gst {
 std::string message_of(std::string_view text) {
@@ -83,6 +84,15 @@ void post_error(GstElement* element, const std::exception& error) {
 
 void post_warning(GstElement* element, const Error& warning, std::optional<GstResourceError> code) {
   post(element, GST_MESSAGE_WARNING, warning, code ? Code{GST_RESOURCE_ERROR, *code} : code_of(warning.code()));
+}
+
+void post_info(GstElement* element, GQuark domain, gint code, std::string_view text) {
+  const std::string told = message_of(text);
+  GError* info = g_error_new_literal(domain, code, told.c_str());
+  const Ptr<gchar> name(gst_object_get_name(GST_OBJECT_CAST(element)));
+  const std::string named = std::string(name.get()) + ": " + told;
+  gst_element_post_message(element, gst_message_new_info(GST_OBJECT_CAST(element), info, named.c_str()));
+  g_error_free(info);
 }
 
 void post_error_once(GstElement* element, const std::exception& error) {

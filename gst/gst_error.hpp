@@ -26,6 +26,9 @@ void forget_errors(GstElement* element);
 [[nodiscard]] bool has_posted_error(GstElement* element);
 /// Post a warning of properties that were set, of these, though without `socket-path` they have no effect.
 void warn_of_idle_properties(GstElement* element, std::initializer_list<const char*> names);
+/// Post an INFO. Its debug string has the text too, behind the element's name: gst-launch-1.0 prints nothing else of
+/// it.
+void post_info(GstElement* element, GQuark domain, gint code, std::string_view text);
 /// Post a warning, with the details that an error would have, and its code or this one: the pipeline goes on.
 void post_warning(GstElement* element, const Error& warning, std::optional<GstResourceError> code = {});
 

@@ -79,11 +79,10 @@ GstCaps* fixate_caps(GstBaseTransform* trans, GstPadDirection direction, GstCaps
 void tell_share(GstBaseTransform* trans, const KernelRunner& runner) {
   if (runner.multiprocessors() == 0 || !runner.meets_cuda_elements()) return;
   if (std::exchange(state_of(trans).share_told, true)) return;
-  GST_ELEMENT_INFO(trans, LIBRARY, SETTINGS,
-                   ("sm-share keeps this kernel to %u multiprocessors; the CUDA elements linked to it run in the GPU's "
-                    "primary context, on all of them, and so on these too",
-                    runner.multiprocessors()),
-                   (nullptr));
+  post_info(GST_ELEMENT_CAST(trans), GST_LIBRARY_ERROR, GST_LIBRARY_ERROR_SETTINGS,
+            fmt::format("sm-share keeps this kernel to {} multiprocessors; the CUDA elements linked to it run in the "
+                        "GPU's primary context, on all of them, and so on these too",
+                        runner.multiprocessors()));
 }
 
 gboolean set_caps(GstBaseTransform* trans, GstCaps* in, GstCaps* out) {

@@ -199,7 +199,7 @@ void tell_risk(GstBaseTransform* trans, const KernelRunner& runner) {
   // Most loops are short: once in a process, and no warning.
   static std::atomic<bool> loop_told{false};
   if (!runner.loop_risk().empty() && !loop_told.exchange(true)) {
-    GST_ELEMENT_INFO(trans, LIBRARY, SETTINGS, ("%s", message_of(runner.loop_risk()).c_str()), (nullptr));
+    post_info(GST_ELEMENT_CAST(trans), GST_LIBRARY_ERROR, GST_LIBRARY_ERROR_SETTINGS, runner.loop_risk());
   }
   if (state.risk_told) return;
   const std::string risk = runner.risk();

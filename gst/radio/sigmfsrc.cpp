@@ -178,11 +178,9 @@ void warn(GstElement* element, const Recording& recording) {
                        "it is cut off, or the metadata is of another recording"));
   }
   if (const double rate = recording.metadata.sample_rate; rate != std::round(rate)) {
-    GST_ELEMENT_INFO(element, STREAM, FORMAT,
-                     ("%s", fmt::format("core:sample_rate is {}: caps say {}, times keep to the exact rate", rate,
-                                        std::llround(rate))
-                                .c_str()),
-                     (nullptr));
+    gpumap::gst::post_info(
+        element, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
+        fmt::format("core:sample_rate is {}: caps say {}, times keep to the exact rate", rate, std::llround(rate)));
   }
 }
 

@@ -547,11 +547,7 @@ void watch_for_src(GstElement* element, SinkState& state) {
 void tell_summary(GstElement* element, SinkState& state) {
   const std::string summary = state.core->summary();
   if (summary.empty() || state.summary_told.exchange(true)) return;
-  // gst-launch-1.0 prints the debug string of an INFO alone.
-  GError* text = g_error_new_literal(GST_STREAM_ERROR, GST_STREAM_ERROR_FAILED, summary.c_str());
-  const std::string named = std::string(GST_OBJECT_NAME(element)) + ": " + summary;
-  gst_element_post_message(element, gst_message_new_info(GST_OBJECT_CAST(element), text, named.c_str()));
-  g_error_free(text);
+  gpumap::gst::post_info(element, GST_STREAM_ERROR, GST_STREAM_ERROR_FAILED, summary);
   g_object_notify(G_OBJECT(element), "stats");
 }
 

@@ -290,9 +290,13 @@ class LoopLimit : public testing::Test {
           const bool of_kernel = g_str_has_prefix(GST_MESSAGE_SRC_NAME(message), "gpumapkernel") != 0;
           if (GST_MESSAGE_TYPE(message) != GST_MESSAGE_INFO || !of_kernel) return GST_BUS_PASS;
           GError* info = nullptr;
-          gst_message_parse_info(message, &info, nullptr);
+          gchar* debug = nullptr;
+          gst_message_parse_info(message, &info, &debug);
           static_cast<std::vector<std::string>*>(to)->emplace_back(info->message);
+          EXPECT_EQ(debug, GST_MESSAGE_SRC_NAME(message) + (": " + std::string(info->message)))
+              << "all that gst-launch-1.0 prints";
           g_error_free(info);
+          g_free(debug);
           return GST_BUS_PASS;
         },
         &infos_, nullptr);

@@ -403,6 +403,24 @@ TEST_F(Sigmf, PlaysWhatIsThereAndWarnsOfTheRest) {
   EXPECT_THAT(pipeline_->warnings(), ElementsAre(HasSubstr("capture 1 begins at sample 490")));
 }
 
+// gst-launch-1.0 prints the debug string of an INFO, and not its text.
+TEST_F(Sigmf, ARateThatIsNoWholeNumberIsTold) {
+  record(R"("core:datatype":"cu8","core:sample_rate":1000.5)", random_data(200, 15));
+  pipeline_.emplace(source() + " ! fakesink");
+  pipeline_->set_state(GST_STATE_PAUSED);
+  const Ptr<GstBus> bus(gst_element_get_bus(pipeline_->get()));
+  const Ptr<GstMessage> told(gst_bus_timed_pop_filtered(bus.get(), 10 * GST_SECOND, GST_MESSAGE_INFO));
+  ASSERT_TRUE(told);
+  GError* info = nullptr;
+  gchar* debug = nullptr;
+  gst_message_parse_info(told.get(), &info, &debug);
+  EXPECT_STREQ(info->message, "core:sample_rate is 1000.5: caps say 1001, times keep to the exact rate");
+  EXPECT_EQ(debug, "src: " + std::string(info->message));
+  EXPECT_TRUE(g_error_matches(info, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT));
+  g_error_free(info);
+  g_free(debug);
+}
+
 TEST_F(Sigmf, AFileThatIsCutWhileItPlaysEndsThere) {
   const Data data = random_data(2UL * 100'000, 14);
   record(R"("core:datatype":"cu8","core:sample_rate":1000)", data);
