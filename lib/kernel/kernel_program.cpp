@@ -112,7 +112,11 @@ Grid make_grid(const GridShape& shape, const gpumap_frame& frame) {
 }
 
 std::string loop_risk_of(const KernelSource& source, const DeviceInfo& device) {
-  if (!device.software || source.language != Language::glsl || !has_loop(source.code)) return {};
+  if (!device.software || source.language != Language::glsl) return {};
+  const auto includes_loop = [&] {
+    return includes_others(source.code) && std::ranges::any_of(included_glsl(source), has_loop);
+  };
+  if (!has_loop(source.code) && !includes_loop()) return {};
   return fmt::format(
       "kernel {} has a loop, and {} may end the loops of a thread after {} turns, those of all its loops "
       "together, without a word: give large work many threads, or several functions",

@@ -16,18 +16,6 @@ constexpr std::size_t max_blocks = 64;
 /// The words of the result lie behind the word `given`, in cache lines of their own.
 constexpr std::size_t result_offset = 128;
 
-/// True where `code` includes anything but gpumap's own files: what that does is not looked at.
-bool includes_others(std::string_view code) {
-  constexpr std::string_view directive = "include";
-  for (std::size_t at = code.find(directive); at != code.npos; at = code.find(directive, at)) {
-    at = code.find_first_not_of(" \t", at + directive.size());
-    if (at == code.npos || code[at] != '<') return true;
-    const std::string_view name = code.substr(at + 1, code.find('>', at) - at - 1);
-    if (own_header(name).empty() && own_glsl(name).empty()) return true;
-  }
-  return false;
-}
-
 void fill_with_zeros(const Mapping& memory) {
   std::memset(memory.host(), 0, memory.bytes());
   memory.flush(0, memory.bytes());

@@ -16,6 +16,7 @@
 #include "gpumap/kernel.hpp"
 #include "kernel/builtin/convert_program.hpp"
 #include "kernel/compile/compilers.hpp"
+#include "kernel/load_kernel.hpp"
 #include "temporary_folder.hpp"
 #include "test_helpers.hpp"
 
@@ -305,6 +306,31 @@ TEST(Spirv, DamagedModules) {
     }
   }
   EXPECT_GT(valid, 0);
+}
+
+// Where a driver may end loops, those in files that are included count, and those of gpumap's files do not.
+TEST(Glsl, LoopsOfIncludedFilesAreARisk) {
+  const TemporaryFolder folder, others;
+  DeviceInfo lavapipe;
+  lavapipe.software = true;
+  const auto has_risk = [&](const std::string& lines) {
+    const KernelSource source{.language = Language::glsl,
+                              .name = (folder.path() / "kernel.comp").string(),
+                              .code = "#version 460\n#include <gpumap.glsl>\n" + lines + "\nvoid main() {}\n",
+                              .function = {},
+                              .include_folders = {others.path()}};
+    return !loop_risk_of(source, lavapipe).empty();
+  };
+  std::ofstream(folder.path() / "loop.glsl") << "uint f(uint n) { uint x = 0; while (x < n) ++x; return x; }\n";
+  std::ofstream(folder.path() / "plain.glsl") << "uint g(uint n) { return n; }\n";
+  std::ofstream(others.path() / "deep.glsl") << "#include \"deeper.glsl\"\n";
+  std::ofstream(others.path() / "deeper.glsl") << "#define EACH(n) for (uint i = 0; i < n; ++i)\n";
+  EXPECT_FALSE(has_risk(""));
+  EXPECT_TRUE(has_risk("void f() { for (;;) {} }"));
+  EXPECT_TRUE(has_risk("#include \"loop.glsl\""));
+  EXPECT_FALSE(has_risk("#include \"plain.glsl\""));
+  EXPECT_TRUE(has_risk("#include <deep.glsl>"));
+  EXPECT_FALSE(has_risk("#if 0\n#include \"loop.glsl\"\n#endif"));
 }
 
 /// The capabilities of a shader that does this, as compile_glsl() makes it.

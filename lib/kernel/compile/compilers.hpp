@@ -34,6 +34,21 @@ struct CudaBinary {
 /// The same of GLSL, as "gpumap.glsl".
 [[nodiscard]] std::string_view own_glsl(std::string_view name) noexcept;
 
+/// True where `code` may include anything but gpumap's own files.
+[[nodiscard]] inline bool includes_others(std::string_view code) {
+  constexpr std::string_view directive = "include";
+  for (std::size_t at = code.find(directive); at != code.npos; at = code.find(directive, at)) {
+    at = code.find_first_not_of(" \t", at + directive.size());
+    if (at == code.npos || code[at] != '<') return true;
+    const std::string_view name = code.substr(at + 1, code.find('>', at) - at - 1);
+    if (own_header(name).empty() && own_glsl(name).empty()) return true;
+  }
+  return false;
+}
+
+/// The texts of the files that a GLSL source includes, without those that come with gpumap.
+[[nodiscard]] std::vector<std::string> included_glsl(const KernelSource& source);
+
 /// The same as build_cuda() for a source whose kernels take what they like: the code alone.
 [[nodiscard]] std::string build_cuda_module(const KernelSource& source, std::string_view architecture);
 

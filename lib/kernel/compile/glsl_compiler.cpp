@@ -105,6 +105,8 @@ class Includer : public shaderc::CompileOptions::IncluderInterface {
                     "itself?",
                     source.name, deepest, max_included));
   }
+  /// What it read of files.
+  [[nodiscard]] const std::vector<std::string>& texts() const noexcept { return texts_; }
 
  private:
   struct Answer {
@@ -113,7 +115,7 @@ class Includer : public shaderc::CompileOptions::IncluderInterface {
     shaderc_include_result view{};
   };
 
-  static void read(const std::filesystem::path& path, Answer& answer) {
+  void read(const std::filesystem::path& path, Answer& answer) {
     // Looked at first: to open a pipe waits for who writes into it.
     std::error_code ignored;
     if (!std::filesystem::is_regular_file(path, ignored)) return;
@@ -122,11 +124,13 @@ class Includer : public shaderc::CompileOptions::IncluderInterface {
     if (!content) return;
     answer.name = path.string();
     answer.content = *std::move(content);
+    texts_.push_back(answer.content);
   }
 
   static constexpr std::size_t deepest = 64;
   static constexpr std::size_t max_included = 1000;
   std::vector<std::filesystem::path> folders_;
+  std::vector<std::string> texts_;
   std::size_t included_ = 0;
   bool exceeded_ = false;
 };
@@ -186,9 +190,8 @@ std::string renamed_to_main(const KernelSource& source) {
 const auto& shaderc_identity =
     *new std::string(identity_of_code(reinterpret_cast<const void*>(&shaderc_compiler_initialize)));
 
-std::string run_shaderc(const KernelSource& source) {
-  check_version(source);
-  shaderc::CompileOptions options;
+/// Sets `options`, which own what is returned.
+Includer& take_options(const KernelSource& source, shaderc::CompileOptions& options) {
   options.SetTargetEnvironment(shaderc_target_env_vulkan, shaderc_env_version_vulkan_1_2);
   options.SetOptimizationLevel(shaderc_optimization_level_performance);
   auto owned = std::make_unique<Includer>(source.include_folders);
@@ -198,6 +201,13 @@ std::string run_shaderc(const KernelSource& source) {
     const std::size_t equals = std::min(define.find('='), define.size());
     options.AddMacroDefinition(define.substr(0, equals), equals == define.size() ? "1" : define.substr(equals + 1));
   }
+  return includer;
+}
+
+std::string run_shaderc(const KernelSource& source) {
+  check_version(source);
+  shaderc::CompileOptions options;
+  Includer& includer = take_options(source, options);
   const shaderc::Compiler compiler;
   if (const std::string function = renamed_to_main(source); !function.empty()) {
     const std::string code = preprocessed(source, compiler, options);
@@ -226,6 +236,13 @@ std::string run_shaderc(const KernelSource& source) {
 std::string_view own_glsl(std::string_view name) noexcept {
   const auto* found = std::ranges::find(memory_files, name, &OwnHeader::first);
   return found == memory_files.end() ? std::string_view() : found->second;
+}
+
+std::vector<std::string> included_glsl(const KernelSource& source) {
+  shaderc::CompileOptions options;
+  const Includer& includer = take_options(source, options);
+  static_cast<void>(preprocessed(source, shaderc::Compiler(), options));
+  return includer.texts();
 }
 
 std::string build_glsl(const KernelSource& source, CodeCache& cache) {
