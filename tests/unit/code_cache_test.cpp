@@ -416,6 +416,8 @@ TEST(CacheKeyTest, SourcesThatMayLookAtOtherFilesAreUnusable) {
            "#include <gpumap/grid.h.in>",
            "#include<stdint.h>",
            "# /* */ include <x.h>",
+           "#\finclude <x.h>",
+           "# \v include <x.h>",
            "# /*\n*/include <x.h>",
            "%:include <x.h>",
            "#\\\ninclude <x.h>",

@@ -105,6 +105,10 @@ TEST(ResidentSource, RefusesWhatTheGpuWouldNotComeBackFrom) {
            "#define MINE <mine.h>\n#include MINE\n" + one + "if (x) return; mine(); }",
            "#include_next <cuda_fp16.h>\n" + one + "if (x) return; mine(); }",
            "#import <mine.h>\n" + one + "if (x) return; mine(); }",
+           "/* mine */ #include <mine.h>\n" + one + "if (x) return; mine(); }",
+           "/* Mine,\n * and others' */ # /* . */ include \"mine.h\"\n" + one + "if (x) return; mine(); }",
+           "\f#include <mine.h>\n" + one + "if (x) return; mine(); }",
+           " \v #include <mine.h>\n" + one + "if (x) return; mine(); }",
            "%:include <mine.h>\n" + one + "__syncthreads(); MINE(x); }",
            "#include \"mine.h\"\n" + one + "if (x) return; mine(); }",
            "#include \"mine.h\"\n" + one + "MINE(x); __syncthreads(); }",
@@ -112,6 +116,7 @@ TEST(ResidentSource, RefusesWhatTheGpuWouldNotComeBackFrom) {
            "#define JOIN(a, b) a##b\n" + one + "if (x) JOIN(ret, urn); __syncthreads(); }",
            "#define JOIN(a, b) a /* */ %:%: /* */ b\n" + one + "if (x) JOIN(ret, urn); __syncthreads(); }",
            "#define JOIN(a, b) a \\\n ## \\\n b\n" + one + "if (x) JOIN(ret, urn); __syncthreads(); }",
+           "#define JOIN(a, b) a \f##\v b\n" + one + "if (x) JOIN(ret, urn); __syncthreads(); }",
            "#define LEAVE(b) ret##b\n" + one + "if (x) LEAVE(urn); __syncthreads(); }",
            "#define LEAVE ret##urn\n" + one + "if (x) LEAVE; __syncthreads(); }",
            "#define JOIN(a, b, c) a##b##c\n" + one + "if (x) JOIN(re, tu, rn); __syncthreads(); }",
@@ -354,6 +359,7 @@ TEST(ResidentSource, LooksIntoWhatIsIncluded) {
   write("bound.h", "#define BOUND __launch_bounds__(64)\n");
   write("more/cuda_fp16.h", "__device__ void mine() { __cluster_barrier_wait(); }");
   write("body.h", "if (x) return 1;");
+  write("comment.h", "/* What\n * waits. */ #include <waits.h>\n");
   write("head.h", "#define KERNEL(name) __global__ void name(gpumap_frame frame)\n");
   const auto refusal = [&](const std::string& header, const std::string& body) {
     KernelSource source = cuda("#include " + header + "\n__global__ void one(gpumap_frame frame) {" + body + "}",
@@ -368,6 +374,7 @@ TEST(ResidentSource, LooksIntoWhatIsIncluded) {
   };
   EXPECT_THAT(refusal("<waits.h>", "if (x) return; mine();"), HasSubstr("and __syncthreads, which"));
   EXPECT_THAT(refusal("\"waits.h\"", "if (x) return; mine();"), HasSubstr("and __syncthreads, which"));
+  EXPECT_THAT(refusal("<comment.h>", "if (x) return; mine();"), HasSubstr("and __syncthreads, which"));
   EXPECT_THAT(refusal("<ends.h>", "SKIP(x); __syncthreads();"), HasSubstr("both return, by"));
   EXPECT_THAT(refusal("\"outer.h\"", "if (x) return; mine();"), HasSubstr("and __syncwarp, which"));
   EXPECT_THAT(refusal("<gpumap/mine.h>", "mine();"), HasSubstr("would not come for later frames"));

@@ -57,7 +57,7 @@ bool may_look_outside(std::string_view code, std::size_t at, std::string_view wo
                       std::span<const OwnHeader> headers) {
   std::string_view before = code.substr(0, at);
   if (!before.empty() && continues_name(before.back())) return before.ends_with("__has_");
-  while (before.ends_with(' ') || before.ends_with('\t')) before.remove_suffix(1);
+  before = before.substr(0, before.find_last_not_of(" \t\f\v") + 1);
   // "%:" is a '#', between '#' and the word may stand a comment, and PTX in an asm statement has an .include.
   const auto stands = [before](std::string_view mark) { return before.ends_with(mark); };
   if (!stands("#") && !stands("%:") && !stands("*/") && !stands(".")) return false;

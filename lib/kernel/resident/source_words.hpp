@@ -16,6 +16,11 @@ constexpr bool is_of_name(char c) noexcept {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
 }
 
+/// Between the words of one line.
+constexpr bool is_blank(char c) noexcept {
+  return c == ' ' || c == '\t' || c == '\f' || c == '\v';
+}
+
 /// A name, a keyword or a number of a source, one of ( ) { } [ ] ; : ~ # ## <<< <% %>, or what is between the quotes of
 /// a string.
 struct SourceWord {
@@ -37,7 +42,7 @@ class SourceWords {
     std::string_view between = code_.substr(at, static_cast<std::size_t>(next.text.data() - code_.data()) - at);
     while (!between.empty()) {
       const std::size_t comment = between.starts_with("/*") ? between.find("*/", 2) : between.npos;
-      if (comment == between.npos && between[0] != ' ' && between[0] != '\t') return false;
+      if (comment == between.npos && !is_blank(between[0])) return false;
       between.remove_prefix(comment == between.npos ? 1 : comment + 2);
     }
     return true;
@@ -80,6 +85,7 @@ class SourceWords {
       at_ = std::min(code_.find('\n', at_), code_.size());
     } else if (comes("/*")) {
       go_behind("*/");
+      return;  // as a blank
     } else if (c == '"' || c == '\'') {
       ++at_;
       read_quoted(std::string(1, c), true);
@@ -108,7 +114,7 @@ class SourceWords {
       if (std::string_view("(){}[];:~#").find(c) != std::string_view::npos) {
         words_.push_back({code_.substr(at_, 1), false, directive_});
       }
-      begins_line_ = c == '\n' || (begins_line_ && (c == ' ' || c == '\t' || c == '\r'));
+      begins_line_ = c == '\n' || (begins_line_ && (is_blank(c) || c == '\r'));
       ++at_;
       return;
     }
