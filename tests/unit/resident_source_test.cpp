@@ -346,6 +346,7 @@ TEST(ResidentSource, RefusesWhatTheGpuWouldNotComeBackFrom) {
 TEST(ResidentSource, LooksIntoWhatIsIncluded) {
   const TemporaryFolder folder;
   std::filesystem::create_directories(folder.path() / "more/gpumap");
+  std::filesystem::create_directories(folder.path() / "nested");
   const auto write = [&](const char* name, const char* text) { std::ofstream(folder.path() / name) << text; };
   write("waits.h", "__device__ void mine() { __syncthreads(); }");
   write("ends.h", "#define SKIP(x) if (x) return\n");
@@ -359,6 +360,13 @@ TEST(ResidentSource, LooksIntoWhatIsIncluded) {
   write("bound.h", "#define BOUND __launch_bounds__(64)\n");
   write("more/cuda_fp16.h", "__device__ void mine() { __cluster_barrier_wait(); }");
   write("body.h", "if (x) return 1;");
+  write("both.h", "__device__ void mine() {}");
+  write("more/both.h", "__device__ void mine() { __syncthreads(); }");
+  write("nested/in_quotes.h", "#include \"both.h\"\n");
+  write("nested/in_angles.h", "#include <both.h>\n");
+  write("nested/beside.h", "#include \"mine.h\"\n");
+  write("nested/mine.h", "__device__ void mine() {}");
+  write("more/mine.h", "__device__ void mine() { __syncthreads(); }");
   write("comment.h", "/* What\n * waits. */ #include <waits.h>\n");
   write("head.h", "#define KERNEL(name) __global__ void name(gpumap_frame frame)\n");
   const auto refusal = [&](const std::string& header, const std::string& body) {
@@ -388,6 +396,12 @@ TEST(ResidentSource, LooksIntoWhatIsIncluded) {
   EXPECT_EQ(refusal("\"plain.h\"", "if (x) return; x = two();"), "");
   EXPECT_EQ(refusal("<plain.h>", "__syncthreads(); x = two();"), "");
   EXPECT_EQ(refusal("<waits.h>", "mine();"), "");
+  // Of two files of one name the compiler takes the one in the include path, but in quotes the one beside.
+  EXPECT_THAT(refusal("<both.h>", "if (x) return; mine();"), HasSubstr("and __syncthreads, which"));
+  EXPECT_EQ(refusal("\"both.h\"", "if (x) return; mine();"), "");
+  EXPECT_THAT(refusal("\"nested/in_quotes.h\"", "if (x) return; mine();"), HasSubstr("and __syncthreads, which"));
+  EXPECT_THAT(refusal("\"nested/in_angles.h\"", "if (x) return; mine();"), HasSubstr("and __syncthreads, which"));
+  EXPECT_EQ(refusal("\"nested/beside.h\"", "if (x) return; mine();"), "");
 }
 
 TEST(ResidentSource, NamesAreThoseOfTheSource) {

@@ -295,15 +295,17 @@ class Search {
         return;
       }
       const bool is_plain = std::ranges::find(plain_headers, name) != plain_headers.end();
-      if ((is_plain && end == '>') || read_file(name, folder) || is_plain) return;
+      if ((is_plain && end == '>') || read_file(name, end == '"' ? &folder : nullptr) || is_plain) return;
     }
     unknown_ = fmt::format("#{}", how);
   }
 
-  /// False: it lies nowhere that is known.
-  bool read_file(const std::string& name, const std::filesystem::path& folder) {
-    std::vector<std::filesystem::path> folders{folder, std::filesystem::path(source_.name).parent_path()};
-    folders.insert(folders.end(), source_.include_folders.begin(), source_.include_folders.end());
+  /// The file that the compiler takes: of a name in quotes it looks into the `folder` of the file that includes it
+  /// first. False: it lies nowhere that is known.
+  bool read_file(const std::string& name, const std::filesystem::path* folder) {
+    std::vector<std::filesystem::path> folders = source_.include_folders;
+    if (folder != nullptr) folders.insert(folders.begin(), *folder);
+    folders.push_back(std::filesystem::path(source_.name).parent_path());
     for (const std::filesystem::path& one : folders) {
       const std::filesystem::path path = one / name;
       if (std::error_code ignored; !std::filesystem::is_regular_file(path, ignored)) continue;
