@@ -322,6 +322,21 @@ std::string format_problem(const GstStructure* declared) {
                      format, video ? "RGBA" : "F32LE");
 }
 
+/// The memory that the last of `caps` names, where all of them name one; else empty. Caps of frames are compared
+/// without their memory.
+std::string memory_of_all(const GstCaps* caps) {
+  std::string memory;
+  for (guint i = 0; i < gst_caps_get_size(caps); ++i) {
+    const GstCapsFeatures* features = gst_caps_get_features(caps, i);
+    if (is_system_memory(features) || gst_caps_features_is_any(features) != 0) return {};
+    for (guint j = 0; j < gst_caps_features_get_size(features); ++j) {
+      const std::string_view feature = gst_caps_features_get_nth(features, j);
+      if (feature.starts_with("memory:")) memory = feature;
+    }
+  }
+  return memory;
+}
+
 }  // namespace
 
 void check_declared_caps(const DeclaredCaps& declared, const std::string& params) {
@@ -332,6 +347,11 @@ void check_declared_caps(const DeclaredCaps& declared, const std::string& params
       throw Error(ErrorCode::invalid, fmt::format("input caps \"{}\" cannot be read: write them as in "
                                                   "video/x-raw,format={{NV12,GRAY8}}",
                                                   declared.input));
+    }
+    if (const std::string memory = memory_of_all(input.get()); !memory.empty()) {
+      throw Error(ErrorCode::invalid, fmt::format("input caps \"{}\" are of one memory: write them without ({}), as in "
+                                                  "video/x-raw,format={{NV12,GRAY8}}: frames are taken from any memory",
+                                                  declared.input, memory));
     }
     // Of several kinds one may be of another GStreamer.
     const bool single = gst_caps_get_size(input.get()) == 1;

@@ -61,6 +61,24 @@ TEST(DeclaredCaps, HangOnParameters) {
       << "others may change with the file";
 }
 
+// Frames lie in any memory that a kernel reads: which one is not the kernel's to say.
+TEST(DeclaredCaps, AnInputOfOneMemoryAloneIsRefused) {
+  const auto refusal = [](const std::string& input) {
+    try {
+      static_cast<void>(declared("// gpumap: input " + input + "\n"));
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_THAT(refusal("video/x-raw(memory:CUDAMemory),format=NV12"), HasSubstr("without (memory:CUDAMemory)"));
+  EXPECT_THAT(refusal("video/x-raw(format:Interlaced, memory:GPUMap)"), HasSubstr("without (memory:GPUMap)"));
+  for (const char* fine : {"video/x-raw(memory:SystemMemory),format=NV12", "video/x-raw(ANY),format=NV12",
+                           "video/x-raw(format:Interlaced)", "video/x-raw(memory:GPUMap);video/x-raw", "ANY"}) {
+    EXPECT_EQ(refusal(fine), "") << fine;
+  }
+}
+
 TEST(DeclaredCaps, WhatTheOutputHasOfTheInputIsAskedOfIt) {
   const DeclaredCaps iq = declared(
       "// gpumap: input audio/x-raw,format={U8,S16LE},channels=2\n"

@@ -118,6 +118,7 @@ TEST(OwnKernel, ErrorsNameWhatIsWrong) {
   const ShaderFile no_audio("// gpumap: output audio/x-raw,format=F32\nvoid main() {}\n");
   const ShaderFile from_no_video("// gpumap: input video/x-raw,format=GRAY\nvoid main() {}\n");
   const ShaderFile no_input("// gpumap: input 7\nvoid main() {}\n");
+  const ShaderFile of_memory("// gpumap: input video/x-raw(memory:GPUMap),format=NV12\nvoid main() {}\n");
   const ShaderFile fine("void main() {}\n");
   const ShaderFile sees_bytes("// gpumap: view bytes\nvoid main() {}\n");
   const std::pair<std::string, const char*> cases[] = {
@@ -128,6 +129,8 @@ TEST(OwnKernel, ErrorsNameWhatIsWrong) {
       {"location=" + no_audio.path(), "audio/x-raw has no format F32: write one that it has, as in format=F32LE"},
       {"location=" + from_no_video.path(), "input caps \"video/x-raw,format=GRAY\": video/x-raw has no format GRAY"},
       {"location=" + no_input.path(), "input caps \"7\" cannot be read"},
+      {"location=" + of_memory.path(),
+       "input caps \"video/x-raw(memory:GPUMap),format=NV12\" are of one memory: write them without (memory:GPUMap)"},
       {"location=" + sees_bytes.path() + " declare=\"output converted\"",
        "\"output converted\" is for a kernel that sees pictures, and this one declares \"view bytes\""},
       {"location=" + fine.path() + " declare=\"grid 7; block 3y\"", "declare: block: \"3y\" is no dimension"},
