@@ -399,7 +399,12 @@ gpumap_status KernelObject::result(std::uint64_t* words, std::uint32_t count, st
       const Turns::Turn turn(turns_, deadline);
       if (!turn) return GPUMAP_TIMEOUT;
       const std::uint32_t has = result_words();
-      if (has == 0 || count < has) {
+      if (has == 0) {
+        throw Error(ErrorCode::invalid,
+                    fmt::format("kernel {} tells no results: result_words in its info is 0", launcher_.name()));
+      }
+      need(words, "where the words are to go");
+      if (count < has) {
         throw Error(ErrorCode::invalid,
                     fmt::format("kernel {} tells {} result words, and there is room for {}: give room "
                                 "for as many as gpumap_kernel_info says",
@@ -578,8 +583,5 @@ gpumap_status gpumap_kernel_run(gpumap_kernel kernel, const gpumap_run_options* 
 }
 
 gpumap_status gpumap_kernel_result(gpumap_kernel kernel, uint64_t* words, uint32_t count, int64_t timeout_ns) {
-  return guarded([&] {
-    need(words, "where the words are to go");
-    return use<KernelObject>(kernel)->result(words, count, timeout_ns);
-  });
+  return guarded([&] { return use<KernelObject>(kernel)->result(words, count, timeout_ns); });
 }

@@ -580,7 +580,7 @@ class Kernels(unittest.TestCase):
         kernel(buffer)
         self.assertNotEqual(kernel.result(PATIENCE), first)
         self.assertEqual(kernel.info["frames"], 3)
-        with self.assertRaises(errors.InvalidArgument):
+        with self.assertRaisesRegex(errors.InvalidArgument, "kernel identity tells no results"):
             gpumap.Kernel(builtin="identity").result(0)
 
     def test_a_kernel_of_a_part_of_a_slot(self):

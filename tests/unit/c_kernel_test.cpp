@@ -115,6 +115,11 @@ TEST_F(CKernel, TellsResultsInOrder) {
     EXPECT_EQ(words[0], one);
   }
   expect_error(gpumap_kernel_result(kernel, words.data(), 1, 0), GPUMAP_ERROR_INVALID, "room");
+  expect_error(gpumap_kernel_result(kernel, nullptr, info.result_words, 0), GPUMAP_ERROR_INVALID, "words are to go");
+  EXPECT_OK(gpumap_kernel_close(kernel));
+  kernel = builtin("identity");
+  expect_error(gpumap_kernel_result(kernel, nullptr, 0, 0), GPUMAP_ERROR_INVALID, "identity tells no results");
+  expect_error(gpumap_kernel_result(kernel, words.data(), 1, 0), GPUMAP_ERROR_INVALID, "identity tells no results");
   EXPECT_OK(gpumap_kernel_close(kernel));
 }
 
