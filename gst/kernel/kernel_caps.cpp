@@ -322,6 +322,31 @@ std::string format_problem(const GstStructure* declared) {
                      format, video ? "RGBA" : "F32LE");
 }
 
+constexpr int deepest_bracket = 32;
+
+/// Throws Error(invalid) for brackets that nest deeper: GStreamer's parser calls itself for each, and the stack ends.
+/// What is in quotes it may parse as caps.
+void check_brackets(const char* of, std::string_view caps) {
+  int depth = 0, outside = 0;  // and before the quote
+  bool quoted = false;
+  for (std::size_t i = 0; i < caps.size(); ++i) {
+    const char c = caps[i];
+    if (const std::string_view rest = caps.substr(i); rest.starts_with("\\\"") || rest.starts_with("\\\\")) {
+      ++i;
+    } else if (c == '"') {
+      quoted = !quoted;
+      (quoted ? outside : depth) = quoted ? depth : outside;
+    } else if (c == '(' || c == '{' || c == '[' || c == '<') {
+      ++depth;
+    } else if (c == ')' || c == '}' || c == ']' || c == '>') {
+      depth = std::max(depth - 1, quoted ? outside : 0);
+    }
+    if (depth <= deepest_bracket) continue;
+    throw Error(ErrorCode::invalid,
+                fmt::format("{} caps: they have brackets in brackets, more than {} deep", of, deepest_bracket));
+  }
+}
+
 /// The memory that the last of `caps` names, where all of them name one; else empty. Caps of frames are compared
 /// without their memory.
 std::string memory_of_all(const GstCaps* caps) {
@@ -340,6 +365,8 @@ std::string memory_of_all(const GstCaps* caps) {
 }  // namespace
 
 void check_declared_caps(const DeclaredCaps& declared, const std::string& params) {
+  check_brackets("input", declared.input);
+  check_brackets("output", declared.output);
   if (!declared.input.empty()) {
     const bool is_named = g_ascii_isalpha(declared.input[0]) != 0;
     const Ptr<GstCaps> input(is_named ? gst_caps_from_string(declared.input.c_str()) : nullptr);

@@ -61,22 +61,48 @@ TEST(DeclaredCaps, HangOnParameters) {
       << "others may change with the file";
 }
 
+/// What is said of such a line; empty: nothing.
+std::string refusal_of(const std::string& line) {
+  try {
+    static_cast<void>(declared("// gpumap: " + line + "\n"));
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return {};
+}
+
 // Frames lie in any memory that a kernel reads: which one is not the kernel's to say.
 TEST(DeclaredCaps, AnInputOfOneMemoryAloneIsRefused) {
-  const auto refusal = [](const std::string& input) {
-    try {
-      static_cast<void>(declared("// gpumap: input " + input + "\n"));
-    } catch (const Error& error) {
-      return std::string(error.what());
-    }
-    return std::string();
-  };
-  EXPECT_THAT(refusal("video/x-raw(memory:CUDAMemory),format=NV12"), HasSubstr("without (memory:CUDAMemory)"));
-  EXPECT_THAT(refusal("video/x-raw(format:Interlaced, memory:GPUMap)"), HasSubstr("without (memory:GPUMap)"));
+  EXPECT_THAT(refusal_of("input video/x-raw(memory:CUDAMemory),format=NV12"), HasSubstr("without (memory:CUDAMemory)"));
+  EXPECT_THAT(refusal_of("input video/x-raw(format:Interlaced, memory:GPUMap)"), HasSubstr("without (memory:GPUMap)"));
   for (const char* fine : {"video/x-raw(memory:SystemMemory),format=NV12", "video/x-raw(ANY),format=NV12",
                            "video/x-raw(format:Interlaced)", "video/x-raw(memory:GPUMap);video/x-raw", "ANY"}) {
-    EXPECT_EQ(refusal(fine), "") << fine;
+    EXPECT_EQ(refusal_of("input " + std::string(fine)), "") << fine;
   }
+}
+
+// GStreamer's parser calls itself for each bracket, those in the quotes of a structure or caps too.
+TEST(DeclaredCaps, BracketsThatNestTooDeepAreRefused) {
+  const auto many = [](const std::string& text, int count = 21'000) {
+    std::string made;
+    for (int i = 0; i < count; ++i) made += text;
+    return made;
+  };
+  for (const std::string& line :
+       {"input video/x-raw,width=" + many("{"), "input video/x-raw,width=" + many("<"),
+        "input video/x-raw,width=" + many("["), "input video/x-raw,width=" + many("{1,"),
+        "input video/x-raw,of=(GstCaps)\"video/x-raw,width=" + many("<") + '"',
+        "input video/x-raw,of=(GstCaps)\"video/x-raw,name=\\\"}}\\\",width=" + many("<") + '"',
+        "input video/x-raw,of=(GstCaps)\"video/x-raw,width=" + many("\\{") + '"',
+        "output video/x-raw,width=" + many("<"), "output video/x-raw,width=" + many("["),
+        "output video/x-raw,of=(GstCaps)\"video/x-raw,width=" + many("<") + '"'}) {
+    EXPECT_THAT(refusal_of(line), HasSubstr("brackets in brackets")) << line.substr(0, 80);
+  }
+  const std::string list = "{ (int)[ 1, 2 ], 7 }";
+  EXPECT_EQ(refusal_of("input video/x-raw,width=" + list + many(";video/x-raw,width=" + list, 100)), "");
+  EXPECT_EQ(refusal_of("input x/y,a=" + many("<", 20) + "1" + many(">", 20)), "");
+  EXPECT_EQ(refusal_of("input x/y,a=\"" + many("{", 20) + "\",b=\"" + many("{", 20) + '"'), "");
+  EXPECT_EQ(refusal_of("output x/y,a=" + many("<", 20) + "{width*(1+(2))}" + many(">", 20)), "");
 }
 
 TEST(DeclaredCaps, WhatTheOutputHasOfTheInputIsAskedOfIt) {
