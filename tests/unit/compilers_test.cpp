@@ -2,6 +2,7 @@
 // Compiling CUDA C++ needs NVRTC but no GPU.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <spirv-tools/libspirv.hpp>
 
 #include <filesystem>
@@ -225,6 +226,34 @@ TEST_F(NvrtcTest, AKernelIsHandedTheRestOfTheFrameOnlyWhereItMayNameIt) {
   EXPECT_EQ(takes(whole, "#include \"other.h\"\n__device__ void g(gpumap_frame& f) { (void)f.FIELD; }",
                   {.include_folders = {folder.path()}}),
             "no error");
+}
+
+// NVRTC would open a pipe and wait for ever for a writer.
+TEST_F(NvrtcTest, RefusesAnIncludedPipe) {
+  const TemporaryFolder folder, others;
+  std::filesystem::create_directory(others.path() / "folder.h");
+  for (const auto& path : {folder.path() / "pipe.h", others.path() / "both.h"}) {
+    ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  }
+  std::ofstream(folder.path() / "both.h") << "\n";
+  std::ofstream(folder.path() / "folder.h") << "\n";
+  std::ofstream(others.path() / "again.h") << "#pragma once\n#include \"again.h\"\n";
+  std::ofstream(folder.path() / "outer.h") << "#include <inner.h>\n";
+  std::ofstream(others.path() / "inner.h") << "/* of a pipe */ #include <pipe.h>\n";
+  const auto error = [&](const std::string& lines) {
+    const auto path = folder.path() / "kernel.cu";
+    KernelSource source = cuda(lines + "\nextern \"C\" __global__ void k(gpumap_frame) {}");
+    std::ofstream(path) << source.code;
+    source.name = path.string();
+    source.include_folders = {others.path()};
+    return error_of(source);
+  };
+  for (const char* lines : {"#include \"pipe.h\"", "#include <pipe.h>", "#include \"outer.h\""}) {
+    EXPECT_THAT(error(lines), HasSubstr("pipe.h, which it includes, is a pipe or a device")) << lines;
+  }
+  EXPECT_THAT(error("#include <both.h>"), HasSubstr("both.h, which it includes, is a pipe or a device"));
+  EXPECT_EQ(error("#include \"both.h\"\n#include <again.h>\n#include <gpumap/grid.h>"), "no error");
+  EXPECT_EQ(error("#include <folder.h>"), "no error") << "a folder is no file, and the compiler looks on";
 }
 
 TEST_F(NvrtcTest, TheDeviceCompilerSeesTheSameLayout) {

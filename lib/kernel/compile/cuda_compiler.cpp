@@ -10,17 +10,23 @@
 #include <cstddef>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <set>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "device/nvrtc_library.hpp"
 #include "device/unique_fd.hpp"
 #include "gpumap/error.hpp"
+#include "gpumap/file.hpp"
 #include "gpumap/result_blocks.hpp"
 #include "kernel/cache/code_cache.hpp"
 #include "kernel/embedded_sources.hpp"
+#include "kernel/resident/source_words.hpp"
 
 namespace gpumap {
 namespace {
@@ -178,13 +184,19 @@ int parse_architecture(std::string_view text) {
               fmt::format("architecture '{}': write sm_ and the compute capability, as sm_90", text));
 }
 
-/// The folders of a user's own headers and of the toolkit's (cuda_fp16.h and the like are files, not built in).
-std::vector<std::string> include_options(const KernelSource& source) {
+/// The folders of a user's own headers.
+std::vector<std::filesystem::path> folders_of(const KernelSource& source) {
   std::vector<std::filesystem::path> folders = source.include_folders;
   if (std::error_code ignored; std::filesystem::is_regular_file(source.name, ignored)) {
     const std::filesystem::path folder = std::filesystem::path(source.name).parent_path();
     folders.push_back(folder.empty() ? "." : folder);
   }
+  return folders;
+}
+
+/// And those of the toolkit's (cuda_fp16.h and the like are files, not built in).
+std::vector<std::string> include_options(const KernelSource& source) {
+  std::vector<std::filesystem::path> folders = folders_of(source);
   for (const char* variable : {"CUDA_HOME", "CUDA_PATH"}) {
     if (const char* root = std::getenv(variable)) folders.push_back(std::filesystem::path(root) / "include");
   }
@@ -193,6 +205,55 @@ std::vector<std::string> include_options(const KernelSource& source) {
   for (const std::filesystem::path& folder : folders) options.push_back("--include-path=" + folder.string());
   return options;
 }
+
+/// Looks at the files of a user's own that a source includes: NVRTC would open a pipe among them, and wait for ever for
+/// a writer. It does not look where a macro has the name.
+class IncludedFiles {
+ public:
+  /// Throws Error(compile) for a pipe or a device.
+  static void check(const KernelSource& source) {
+    if (includes_others(source.code)) {
+      IncludedFiles(source).read(source.code, std::filesystem::path(source.name).parent_path());
+    }
+  }
+
+ private:
+  explicit IncludedFiles(const KernelSource& source) : source_(source), folders_(folders_of(source)) {}
+
+  void read(const std::string& code, const std::filesystem::path& folder) {
+    const SourceWords words(code);
+    for (const SourceWord& word : words.all()) {
+      if (!word.directive || word.quoted || word.text != "include") continue;
+      const std::optional<IncludedName> file = IncludedName::read(words.behind(word));
+      if (!file || !own_header(file->name).empty()) continue;
+      std::vector<std::filesystem::path> folders = folders_;
+      if (file->in_quotes) folders.insert(folders.begin(), folder);
+      for (const std::filesystem::path& one : folders) {
+        if (found(one / file->name)) break;
+      }
+    }
+  }
+
+  bool found(const std::filesystem::path& path) {
+    std::error_code ignored;
+    const std::filesystem::file_status status = std::filesystem::status(path, ignored);
+    if (!std::filesystem::exists(status) || std::filesystem::is_directory(status)) return false;
+    if (!std::filesystem::is_regular_file(status)) {
+      throw Error(ErrorCode::compile,
+                  fmt::format("kernel {}: {}, which it includes, is a pipe or a device: give a file", source_.name,
+                              path.string()));
+    }
+    if (files_.size() == most_files || !files_.insert(path.lexically_normal()).second) return true;
+    std::ifstream file(path);
+    if (const std::optional<std::string> code = read_to_end(file)) read(*code, path.parent_path());
+    return true;
+  }
+
+  static constexpr std::size_t most_files = 1000;
+  const KernelSource& source_;
+  const std::vector<std::filesystem::path> folders_;
+  std::set<std::filesystem::path> files_;
+};
 
 /// True where the source shows that the kernel names nothing that GPUMAP_SHORT_FRAME leaves out of gpumap_frame.
 bool takes_short_frame(const KernelSource& source) {
@@ -243,6 +304,7 @@ Built build(const KernelSource& source, std::string_view architecture, CodeCache
   for (const std::string& option : options) key.add(option);
   key.add_source(source.name, source.code, own_headers);
   Compiled compiled = cache.get(key, [&]() -> Compiled {
+    IncludedFiles::check(source);
     Compilation program(nvrtc, source);
     if (by_expression) program.ask_for(source.function);
     program.compile(options);

@@ -281,12 +281,8 @@ class Search {
   }
 
   void include(std::string_view how, std::string_view line, const std::filesystem::path& folder) {
-    const std::string_view what = line.substr(std::min(line.find_first_not_of(" \t"), line.size()));
-    const char end = what.starts_with('<') ? '>' : '"';
-    const std::size_t length = what.size() > 1 ? what.find(end, 1) : what.npos;
-    const bool named = (what.starts_with('<') || what.starts_with('"')) && length != what.npos;
-    const std::string name(named ? what.substr(1, length - 1) : std::string_view());
-    if (how == "include" && named) {
+    if (const auto named = IncludedName::read(line); how == "include" && named) {
+      const auto& [name, in_quotes] = *named;
       if (const std::string_view own = own_header(name); !own.empty()) {
         // Returns in there are known to come before no wait.
         for (const std::string_view word : ptx_words(own)) {
@@ -295,7 +291,7 @@ class Search {
         return;
       }
       const bool is_plain = std::ranges::find(plain_headers, name) != plain_headers.end();
-      if ((is_plain && end == '>') || read_file(name, end == '"' ? &folder : nullptr) || is_plain) return;
+      if ((is_plain && !in_quotes) || read_file(name, in_quotes ? &folder : nullptr) || is_plain) return;
     }
     unknown_ = fmt::format("#{}", how);
   }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,6 +28,22 @@ struct SourceWord {
   std::string_view text;
   bool quoted = false;
   bool directive = false;  ///< in a line of the preprocessor
+};
+
+/// What an #include has behind the word: the name of a file.
+struct IncludedName {
+  std::string name;
+  bool in_quotes;
+
+  /// None where a macro has the name, or a comment stands before it.
+  static std::optional<IncludedName> read(std::string_view line) {
+    line.remove_prefix(std::min(line.find_first_not_of(" \t"), line.size()));
+    if (!line.starts_with('<') && !line.starts_with('"')) return {};
+    const bool in_quotes = line[0] == '"';
+    const std::size_t end = line.find(in_quotes ? '"' : '>', 1);
+    if (end == line.npos) return {};
+    return IncludedName{std::string(line.substr(1, end - 1)), in_quotes};
+  }
 };
 
 /// What the compiler sees of a source, without comments.
