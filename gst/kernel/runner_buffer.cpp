@@ -184,8 +184,10 @@ GstBuffer* KernelRunner::buffer_of(GstBuffer* in, Input& input, FrameOutput& mad
 
 GstBuffer* KernelRunner::as_downstream_reads(GstBuffer* out) const {
   if (!default_layout_only_ || !out_format_.is_video()) return out;
+  // A frame in ordinary memory was made for what was linked here before: the kernel behind leaves it out.
+  const bool stays = kernel_behind_ && frame_memory(gst_buffer_peek_memory(out, 0)) != nullptr;
   GstBuffer* read = in_default_layout(out, out_format_.video());
-  if (kernel_behind_ && frame_memory(gst_buffer_peek_memory(read, 0)) == nullptr) {
+  if (stays && frame_memory(gst_buffer_peek_memory(read, 0)) == nullptr) {
     gst_buffer_unref(read);
     throw Error(
         ErrorCode::not_supported,

@@ -172,6 +172,10 @@ struct Swaps {
 class SwappedBranches : public testing::TestWithParam<Swaps> {};
 constexpr const char* kernel_branch = "gpumapkernel kernel=convert ! video/x-raw,format=RGBA ! fakesink name=end";
 constexpr const char* cpu_branch = "queue ! videoscale ! video/x-raw,width=32,height=24 ! fakesink name=end";
+constexpr const char* kernel_of_both =
+    "tee name=tee tee. ! queue ! videoconvert ! fakesink async=false tee. ! queue ! gpumapkernel ! fakesink name=end";
+constexpr const char* cpu_of_both =
+    "tee name=tee tee. ! queue ! gpumapkernel ! fakesink async=false tee. ! queue ! videoconvert ! fakesink name=end";
 INSTANTIATE_TEST_SUITE_P(
     Behind, SwappedBranches,
     testing::Values(
@@ -179,6 +183,9 @@ INSTANTIATE_TEST_SUITE_P(
         Swaps{"Kernel",
               "gpumapsrc ! gpumapkernel name=last",
               {"fakesink name=end", kernel_branch, cpu_branch, kernel_branch, "fakesink name=end"}},
+        Swaps{"KernelAndTee",
+              "gpumapsrc ! gpumapkernel name=last",
+              {"fakesink name=end", kernel_of_both, cpu_branch, cpu_of_both, kernel_branch, kernel_of_both}},
         Swaps{"KernelAndQueue", "gpumapsrc ! gpumapkernel ! queue name=last", {"fakesink name=end", kernel_branch}},
         Swaps{"LeakySrc", "gpumapsrc name=last leaky=oldest", {cpu_branch, kernel_branch, cpu_branch, kernel_branch}},
         Swaps{"LeakySrcAndQueue", "gpumapsrc leaky=oldest ! queue name=last", {cpu_branch, kernel_branch}}),
