@@ -123,6 +123,15 @@ bool is_sane(GstEventType type, const GstStructure* structure) {
       const gdouble rate = g_value_get_double(value("rate"));
       return is_playable_rate(rate) && rate > 0 && (g_value_get_flags(value("flags")) & ~instant) == 0;
     }
+    case GST_EVENT_TOC:
+      // Encoders look at the first entry.
+      return gst_toc_get_entries(static_cast<const GstToc*>(g_value_get_boxed(value("toc")))) != nullptr;
+    case GST_EVENT_CUSTOM_DOWNSTREAM:
+    case GST_EVENT_CUSTOM_DOWNSTREAM_OOB:
+    case GST_EVENT_CUSTOM_DOWNSTREAM_STICKY:
+      // Muxers compare what such an event says.
+      return gst_structure_has_name(structure, "application/x-gst-dvd") == 0 ||
+             has_value(structure, "event", G_TYPE_STRING);
     default:
       return true;
   }
@@ -178,6 +187,19 @@ bool crosses(GstEventType type) {
   return known(static_cast<std::uint32_t>(type)) != nullptr;
 }
 
+bool needs_structure(GstEventType type) {
+  switch (type) {
+    case GST_EVENT_NAVIGATION:
+    case GST_EVENT_CUSTOM_UPSTREAM:
+    case GST_EVENT_CUSTOM_DOWNSTREAM:
+    case GST_EVENT_CUSTOM_DOWNSTREAM_OOB:
+    case GST_EVENT_CUSTOM_DOWNSTREAM_STICKY:
+      return true;
+    default:
+      return false;
+  }
+}
+
 bool is_playable_rate(gdouble rate) {
   constexpr gdouble slowest = 1e-6, fastest = 1e6;
   return std::abs(rate) >= slowest && std::abs(rate) <= fastest;
@@ -207,13 +229,11 @@ GstEvent* event_of(std::span<const std::byte> text, NewNames& names, std::string
   const KnownEvent* event = known(type);
   if (event == nullptr) return nullptr;
   Ptr<GstStructure> structure(says_something ? take_structure(reader, names, refused) : nullptr);
-  // Sticky events of an application are kept by their name.
-  const bool has_name = event->type == GST_EVENT_CUSTOM_DOWNSTREAM_STICKY;
   const auto is_there = [&](const Field& field) {
     return field.name == nullptr || has_value(structure.get(), field.name, field.type());
   };
   const bool whole = std::all_of(event->required.begin(), event->required.end(), is_there);
-  if (!whole || (!structure && (says_something || has_name))) return nullptr;
+  if (!whole || (!structure && (says_something || needs_structure(event->type)))) return nullptr;
   if (!is_sane(event->type, structure.get())) return nullptr;
   if (structure) leave_out_odd_fields(event->type, structure.get());
   GstEvent* made =

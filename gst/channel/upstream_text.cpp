@@ -178,7 +178,7 @@ GstEvent* event_of(Read& read) {
   GstEvent* event = plain_event(type);
   if (event != nullptr && read.structure) {
     take_over(gst_event_writable_structure(event), read.structure.get());
-  } else if (is_application_event(type) && (read.structure || type != GST_EVENT_NAVIGATION)) {
+  } else if (is_application_event(type) && (read.structure || !needs_structure(type))) {
     event = gst_event_new_custom(type, read.structure.release());
   }
   if (event != nullptr && !is_sane(event)) gst_clear_event(&event);
@@ -204,7 +204,9 @@ GstQuery* query_of(Read& read) {
 LinkText text_of_upstream(GstEvent* event) {
   const GstEventType type = GST_EVENT_TYPE(event);
   if (type != GST_EVENT_SEEK && type != GST_EVENT_QOS && !is_application_event(type)) return {};
-  return write(Kind::event, type, gst_event_get_seqnum(event), gst_event_get_structure(event), max_link_question);
+  const GstStructure* const structure = gst_event_get_structure(event);
+  if (structure == nullptr && needs_structure(type)) return {};
+  return write(Kind::event, type, gst_event_get_seqnum(event), structure, max_link_question);
 }
 
 LinkText text_of(GstQuery* query) {

@@ -38,6 +38,7 @@ void use(const GstSegment& segment) {
 }
 
 void use(GstEvent* event) {
+  expect(gst_event_get_structure(event) != nullptr || !needs_structure(GST_EVENT_TYPE(event)));
   switch (GST_EVENT_TYPE(event)) {
     case GST_EVENT_STREAM_START: {
       const gchar* id = nullptr;
@@ -86,7 +87,7 @@ void use(GstEvent* event) {
       gboolean updated = FALSE;
       gst_event_parse_toc(event, &toc, &updated);
       const Ptr<GstToc> owned(toc);
-      expect(toc != nullptr);
+      expect(toc != nullptr && gst_toc_get_entries(toc) != nullptr);
       (void)gst_toc_find_entry(toc, "a");
       return;
     }

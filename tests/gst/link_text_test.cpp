@@ -39,11 +39,43 @@ struct WithComplaints {
   GLogFunc before;
 };
 
-// It has no name by which it could be kept.
-TEST(LinkText, OfAStickyEventHasAStructure) {
-  EXPECT_FALSE(read_event(written(GST_EVENT_CUSTOM_DOWNSTREAM_STICKY, "")));
-  EXPECT_TRUE(read_event(written(GST_EVENT_CUSTOM_DOWNSTREAM_STICKY, "mine, n=(int)1;")));
-  EXPECT_TRUE(read_event(written(GST_EVENT_CUSTOM_DOWNSTREAM, "")));
+// Elements ask for the name of an application's event, and a sticky one is kept by it.
+TEST(LinkText, OfACustomEventHasAStructure) {
+  for (const GstEventType type :
+       {GST_EVENT_CUSTOM_DOWNSTREAM, GST_EVENT_CUSTOM_DOWNSTREAM_STICKY, GST_EVENT_CUSTOM_DOWNSTREAM_OOB}) {
+    EXPECT_FALSE(read_event(written(type, ""))) << gst_event_type_get_name(type);
+    EXPECT_TRUE(read_event(written(type, "mine, n=(int)1;"))) << gst_event_type_get_name(type);
+  }
+  NewNames names;
+  for (const GstEventType type : {GST_EVENT_CUSTOM_UPSTREAM, GST_EVENT_NAVIGATION}) {
+    EXPECT_FALSE(Event(asked_of(written(type, ""), names).event)) << gst_event_type_get_name(type);
+    EXPECT_TRUE(Event(asked_of(written(type, "mine, n=(int)1;"), names).event)) << gst_event_type_get_name(type);
+  }
+  EXPECT_TRUE(Event(asked_of(written(GST_EVENT_RECONFIGURE, ""), names).event));
+}
+
+// flacenc and wavenc look at the first entry, matroskamux at what a DVD's event says.
+TEST(LinkText, OfWhatElementsTakeForGrantedIsNoneWithoutIt) {
+  const auto is_read = [](GstEvent* made) {
+    const Event event(made);
+    LinkText text = event_head(GST_EVENT_TYPE(made));
+    EXPECT_EQ(put_structure(text, gst_event_get_structure(made), max_link_message), 0U);
+    return read_event(text) != nullptr;
+  };
+  const Ptr<GstToc> toc(gst_toc_new(GST_TOC_SCOPE_GLOBAL));
+  EXPECT_FALSE(is_read(gst_event_new_toc(toc.get(), FALSE)));
+  gst_toc_append_entry(toc.get(), gst_toc_entry_new(GST_TOC_ENTRY_TYPE_CHAPTER, "one"));
+  EXPECT_TRUE(is_read(gst_event_new_toc(toc.get(), FALSE)));
+  for (const GstEventType type :
+       {GST_EVENT_CUSTOM_DOWNSTREAM, GST_EVENT_CUSTOM_DOWNSTREAM_STICKY, GST_EVENT_CUSTOM_DOWNSTREAM_OOB}) {
+    const auto dvd = [&](const char* fields) {
+      return is_read(gst_event_new_custom(type, parsed(std::string("application/x-gst-dvd") + fields).release()));
+    };
+    EXPECT_FALSE(dvd(";"));
+    EXPECT_FALSE(dvd(", event=(int)1;"));
+    EXPECT_FALSE(dvd(", event=(string)NULL;"));
+    EXPECT_TRUE(dvd(", event=(string)dvd-spu-clut-change;"));
+  }
 }
 
 // GStreamer's readers of events assert that such a field has its type, and a sink that a group has a number.

@@ -277,7 +277,7 @@ TEST_F(LinkSides, AProducerThatIsPausedSaysItsTimeOnce) {
   EXPECT_NE(producer.set_state(GST_STATE_PAUSED), GST_STATE_CHANGE_FAILURE);
   g_usleep(300'000);  // some thirty looks
   const Pad pad(gst_element_get_static_pad(producer.element("sink"), "sink"));
-  gst_pad_send_event(pad.get(), gst_event_new_custom(GST_EVENT_CUSTOM_DOWNSTREAM, nullptr));
+  gst_pad_send_event(pad.get(), gst_event_new_custom(GST_EVENT_CUSTOM_DOWNSTREAM, gst_structure_new_empty("mark")));
   ReadLease lease;
   LinkFrame frame;
   int stands = 0;
@@ -315,7 +315,8 @@ TEST_F(LinkSides, AFlushThatKeepsTheTimeStopsNoClock) {
     return times + "and no end";
   };
   const auto mark = [&] {
-    return gst_pad_send_event(pad.get(), gst_event_new_custom(GST_EVENT_CUSTOM_DOWNSTREAM, nullptr)) != 0;
+    return gst_pad_send_event(pad.get(),
+                              gst_event_new_custom(GST_EVENT_CUSTOM_DOWNSTREAM, gst_structure_new_empty("mark"))) != 0;
   };
   EXPECT_TRUE(mark());
   EXPECT_TRUE(times_until(GST_EVENT_CUSTOM_DOWNSTREAM).ends_with("plays "));
