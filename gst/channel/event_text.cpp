@@ -63,6 +63,8 @@ constexpr std::array known_events{
     KnownEvent{GST_EVENT_FLUSH_STOP, {{{"reset-time", basic<G_TYPE_BOOLEAN>}}}},
     KnownEvent{GST_EVENT_LATENCY, {{{"latency", basic<G_TYPE_UINT64>}}}},
     KnownEvent{GST_EVENT_CUSTOM_DOWNSTREAM_OOB},
+    KnownEvent{GST_EVENT_CUSTOM_BOTH},
+    KnownEvent{GST_EVENT_CUSTOM_BOTH_OOB},
 };
 
 const KnownEvent* known(std::uint32_t type) {
@@ -129,6 +131,8 @@ bool is_sane(GstEventType type, const GstStructure* structure) {
     case GST_EVENT_CUSTOM_DOWNSTREAM:
     case GST_EVENT_CUSTOM_DOWNSTREAM_OOB:
     case GST_EVENT_CUSTOM_DOWNSTREAM_STICKY:
+    case GST_EVENT_CUSTOM_BOTH:
+    case GST_EVENT_CUSTOM_BOTH_OOB:
       // Muxers compare what such an event says.
       return gst_structure_has_name(structure, "application/x-gst-dvd") == 0 ||
              has_value(structure, "event", G_TYPE_STRING);
@@ -194,10 +198,16 @@ bool needs_structure(GstEventType type) {
     case GST_EVENT_CUSTOM_DOWNSTREAM:
     case GST_EVENT_CUSTOM_DOWNSTREAM_OOB:
     case GST_EVENT_CUSTOM_DOWNSTREAM_STICKY:
+    case GST_EVENT_CUSTOM_BOTH:
+    case GST_EVENT_CUSTOM_BOTH_OOB:
       return true;
     default:
       return false;
   }
+}
+
+bool is_out_of_band(GstEventType type) {
+  return type == GST_EVENT_CUSTOM_DOWNSTREAM_OOB || type == GST_EVENT_CUSTOM_BOTH_OOB;
 }
 
 bool is_playable_rate(gdouble rate) {

@@ -32,6 +32,8 @@ using LinkText = std::vector<std::byte>;
 [[nodiscard]] bool crosses(GstEventType type);
 /// Whether elements ask for the name of such an event, which is its structure's: one without crosses in no direction.
 [[nodiscard]] bool needs_structure(GstEventType type);
+/// Whether it is an application's event that overtakes the frames.
+[[nodiscard]] bool is_out_of_band(GstEventType type);
 /// Whether an enumeration of GStreamer's has this value. GStreamer's functions do not take other values.
 [[nodiscard]] bool is_known_value(GType type, gint value);
 /// GStreamer takes any rate but 0. With the smallest ones the next frame is due in more years than its clock can count,

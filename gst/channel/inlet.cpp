@@ -305,6 +305,7 @@ void Inlet::hear_what_overtakes() {
     case GST_EVENT_FLUSH_START:
     case GST_EVENT_LATENCY:
     case GST_EVENT_CUSTOM_DOWNSTREAM_OOB:
+    case GST_EVENT_CUSTOM_BOTH_OOB:
       read(frame.message);
       break;
     default:  // no gpumapsink sends it at once
@@ -386,6 +387,7 @@ void Inlet::read(std::span<const std::byte> text) {
       gst_element_post_message(src_, gst_message_new_latency(GST_OBJECT_CAST(src_)));
       return;
     case GST_EVENT_CUSTOM_DOWNSTREAM_OOB:
+    case GST_EVENT_CUSTOM_BOTH_OOB:
       channel_->pass(event);
       return;
     case GST_EVENT_SINK_MESSAGE: {  // from this element, as what it tells of the producer

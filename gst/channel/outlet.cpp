@@ -464,7 +464,7 @@ void Outlet::on_event(GstEvent* event) {
   const LinkText text = text_of(event);
   if (text.empty()) return;
   const bool flushes = GST_EVENT_TYPE(event) == GST_EVENT_FLUSH_START;
-  if (GST_EVENT_TYPE(event) == GST_EVENT_CUSTOM_DOWNSTREAM_OOB) give_time_to_read();
+  if (is_out_of_band(GST_EVENT_TYPE(event))) give_time_to_read();
   if (const auto server = this->server())
     server->send_at_once(text, flushes ? LinkServer::Unread::send : LinkServer::Unread::skip);
 }

@@ -683,6 +683,28 @@ TEST_F(LinkSides, EventsForAClientThatStandsAreHeldBack) {
   sender.join();
 }
 
+TEST_F(LinkSides, AnApplicationsEventsArriveOnce) {
+  Watch watch;
+  Pipeline producer(from_appsrc());
+  start(producer);
+  push_frame(producer, 0);
+  Pipeline consumer("gpumapsrc name=src " + socket() + " ! fakesink name=out sync=false");
+  watch.on(consumer.element("out"));
+  start(consumer);
+  ASSERT_TRUE(eventually([&] { return clients(producer) == 1; }));
+  constexpr GstEventType types[] = {GST_EVENT_CUSTOM_DOWNSTREAM, GST_EVENT_CUSTOM_DOWNSTREAM_STICKY,
+                                    GST_EVENT_CUSTOM_DOWNSTREAM_OOB, GST_EVENT_CUSTOM_BOTH, GST_EVENT_CUSTOM_BOTH_OOB};
+  const Pad in(gst_element_get_static_pad(producer.element("in"), "src"));
+  for (const GstEventType type : types) {
+    EXPECT_TRUE(gst_pad_push_event(in.get(), gst_event_new_custom(type, gst_structure_new_empty("mine"))));
+  }
+  push_frame(producer, 1);
+  EXPECT_TRUE(eventually([&] { return watch.count() == 1; }));
+  for (const GstEventType type : types) {
+    EXPECT_TRUE(eventually([&] { return watch.events(type) == 1; })) << gst_event_type_get_name(type);
+  }
+}
+
 /// How many of these a connection takes whose client reads nothing, until the producer waits for that one.
 int messages_until_wait(const std::string& path, const std::function<GstEvent*()>& event) {
   OwnProducer producer(path);

@@ -39,19 +39,41 @@ struct WithComplaints {
   GLogFunc before;
 };
 
+constexpr GstEventType custom_downstream[] = {GST_EVENT_CUSTOM_DOWNSTREAM, GST_EVENT_CUSTOM_DOWNSTREAM_STICKY,
+                                              GST_EVENT_CUSTOM_DOWNSTREAM_OOB, GST_EVENT_CUSTOM_BOTH,
+                                              GST_EVENT_CUSTOM_BOTH_OOB};
+
 // Elements ask for the name of an application's event, and a sticky one is kept by it.
 TEST(LinkText, OfACustomEventHasAStructure) {
-  for (const GstEventType type :
-       {GST_EVENT_CUSTOM_DOWNSTREAM, GST_EVENT_CUSTOM_DOWNSTREAM_STICKY, GST_EVENT_CUSTOM_DOWNSTREAM_OOB}) {
+  for (const GstEventType type : custom_downstream) {
     EXPECT_FALSE(read_event(written(type, ""))) << gst_event_type_get_name(type);
     EXPECT_TRUE(read_event(written(type, "mine, n=(int)1;"))) << gst_event_type_get_name(type);
   }
   NewNames names;
-  for (const GstEventType type : {GST_EVENT_CUSTOM_UPSTREAM, GST_EVENT_NAVIGATION}) {
+  for (const GstEventType type : {GST_EVENT_CUSTOM_UPSTREAM, GST_EVENT_CUSTOM_BOTH_OOB, GST_EVENT_NAVIGATION}) {
     EXPECT_FALSE(Event(asked_of(written(type, ""), names).event)) << gst_event_type_get_name(type);
     EXPECT_TRUE(Event(asked_of(written(type, "mine, n=(int)1;"), names).event)) << gst_event_type_get_name(type);
   }
   EXPECT_TRUE(Event(asked_of(written(GST_EVENT_RECONFIGURE, ""), names).event));
+  EXPECT_FALSE(Event(asked_of(written(GST_EVENT_CUSTOM_BOTH, "mine;"), names).event)) << "it waits for the stream";
+}
+
+// GStreamer's readers assert that these are strings.
+TEST(LinkText, OfAChoiceNamesWhatIsChosen) {
+  NewNames names;
+  const auto is_read = [&](GstEventType type, const std::string& fields) {
+    return Event(asked_of(written(type, fields.empty() ? fields : "x, " + fields + ';'), names).event) != nullptr;
+  };
+  EXPECT_TRUE(is_read(GST_EVENT_TOC_SELECT, "uid=(string)one"));
+  for (const char* const lie : {"", "n=(int)1", "uid=(int)1", "uid=(string)NULL", "uid=(string)\"\""}) {
+    EXPECT_FALSE(is_read(GST_EVENT_TOC_SELECT, lie)) << lie;
+  }
+  EXPECT_TRUE(is_read(GST_EVENT_SELECT_STREAMS, "streams=(string){ a, b }"));
+  for (const char* const lie :
+       {"", "n=(int)1", "streams=(string)a", "streams=(int){ 1, 2 }", "streams=(string)< a >", "streams={ }",
+        "streams={ (string)a, (int)1 }", "streams=(string){ a, NULL }", "streams=(string){ a, \"\" }"}) {
+    EXPECT_FALSE(is_read(GST_EVENT_SELECT_STREAMS, lie)) << lie;
+  }
 }
 
 // flacenc and wavenc look at the first entry, matroskamux at what a DVD's event says.
@@ -66,8 +88,7 @@ TEST(LinkText, OfWhatElementsTakeForGrantedIsNoneWithoutIt) {
   EXPECT_FALSE(is_read(gst_event_new_toc(toc.get(), FALSE)));
   gst_toc_append_entry(toc.get(), gst_toc_entry_new(GST_TOC_ENTRY_TYPE_CHAPTER, "one"));
   EXPECT_TRUE(is_read(gst_event_new_toc(toc.get(), FALSE)));
-  for (const GstEventType type :
-       {GST_EVENT_CUSTOM_DOWNSTREAM, GST_EVENT_CUSTOM_DOWNSTREAM_STICKY, GST_EVENT_CUSTOM_DOWNSTREAM_OOB}) {
+  for (const GstEventType type : custom_downstream) {
     const auto dvd = [&](const char* fields) {
       return is_read(gst_event_new_custom(type, parsed(std::string("application/x-gst-dvd") + fields).release()));
     };
@@ -444,6 +465,14 @@ TEST(LinkText, OfAQuestionThatCannotBeIsNone) {
   EXPECT_EQ(least, 0U) << "what a question says is no answer";
 }
 
+GstEvent* select_streams() {
+  char video[] = "video", text[] = "text";
+  GList second{text, nullptr, nullptr};
+  GList first{video, &second, nullptr};
+  second.prev = &first;
+  return gst_event_new_select_streams(&first);
+}
+
 /// One of each that crosses, as it is sent.
 std::vector<LinkText> sent_upstream() {
   std::vector<LinkText> texts;
@@ -458,6 +487,9 @@ std::vector<LinkText> sent_upstream() {
   add_event(gst_event_new_custom(
       GST_EVENT_CUSTOM_UPSTREAM,
       gst_structure_new("GstForceKeyUnit", "all-headers", G_TYPE_BOOLEAN, TRUE, "count", G_TYPE_UINT, 3, nullptr)));
+  add_event(gst_event_new_custom(GST_EVENT_CUSTOM_BOTH_OOB, gst_structure_new_empty("both")));
+  add_event(gst_event_new_toc_select("one"));
+  add_event(select_streams());
   add_query(gst_query_new_position(GST_FORMAT_BYTES));
   add_query(gst_query_new_duration(GST_FORMAT_TIME));
   add_query(gst_query_new_seeking(GST_FORMAT_TIME));
@@ -486,8 +518,7 @@ std::vector<LinkText> sent_downstream() {
   add(gst_event_new_flush_start());
   add(gst_event_new_flush_stop(TRUE));
   add(gst_event_new_latency(20));
-  for (const GstEventType type :
-       {GST_EVENT_CUSTOM_DOWNSTREAM, GST_EVENT_CUSTOM_DOWNSTREAM_STICKY, GST_EVENT_CUSTOM_DOWNSTREAM_OOB}) {
+  for (const GstEventType type : custom_downstream) {
     add(gst_event_new_custom(type, gst_structure_new("mine", "text", G_TYPE_STRING, "x", "n", G_TYPE_INT, 1, nullptr)));
   }
   return texts;
