@@ -75,6 +75,7 @@ void SrcOutput::reset() {
   awaits_caps_ = false;
   plain_for_branch_ = false;
   gpu_ = false;
+  gave_gpu_ = false;
   cuda_ = false;
   cuda_slots_.reset();
   kernel_behind_ = false;
@@ -92,7 +93,33 @@ void SrcOutput::set_caps(GstCaps* upstream) {
   plain_for_branch_ = false;
 }
 
+namespace {
+
+/// Encoded streams carry bytes that tell a reader nothing.
+Ptr<GstCaps> without_headers(const GstCaps* caps) {
+  GstCaps* copy = gst_caps_copy(caps);
+  gst_structure_remove_fields(gst_caps_get_structure(copy, 0), "codec_data", "streamheader", nullptr);
+  return Ptr<GstCaps>(copy);
+}
+
+/// What follows takes these caps, and yet refused a frame.
+std::string relink_text(const GstCaps* caps, const ElementNames& names) {
+  const Ptr<gchar> given(gst_caps_to_string(without_headers(caps).get()));
+  return fmt::format(
+      "what follows {} takes {}, and an element behind it refused a frame: one that was linked while frames flowed may "
+      "have got the caps of the last one, in memory:GPUMap, from an element in between, such as a queue: put "
+      "gpumapdownload before the place where it is linked",
+      names.gives, given.get());
+}
+
+}  // namespace
+
 std::string SrcOutput::refusal() const {
+  if (gave_gpu_ && upstream_ != nullptr) {
+    const Ptr<GstCaps> plain(with_feature(upstream_, false));
+    const Ptr<GstCaps> taken(gst_pad_peer_query_caps(pad_, plain.get()));  // ACCEPT_CAPS may end at a template
+    if (gst_caps_can_intersect(taken.get(), plain.get())) return relink_text(plain.get(), names_.elements);
+  }
   if (upstream_ != nullptr) return refusal_text(pad_, upstream_, names_.elements);
   const Ptr<GstCaps> bytes(gst_caps_new_empty_simple(bytes_name));
   return refusal_text(pad_, bytes.get(), names_.elements);
@@ -158,6 +185,7 @@ bool SrcOutput::choose_caps() {
                   static_cast<void*>((gpu_ ? gpu : plain).get()), kept_buffers_,
                   default_layout_only() ? ", reads no GstVideoMeta" : "");
   agreed_ = negotiated_;
+  gave_gpu_ = gave_gpu_ || (negotiated_ && gpu_);
   return negotiated_;
 }
 
@@ -412,13 +440,6 @@ bool takes_progressive(GstPad* pad, const GstCaps* caps) {
   gst_structure_remove_field(structure, "field-order");
   const Ptr<GstCaps> taken(gst_pad_peer_query_caps(pad, progressive.get()));
   return !gst_caps_is_empty(taken.get());
-}
-
-/// Encoded streams carry bytes that tell a reader nothing.
-Ptr<GstCaps> without_headers(const GstCaps* caps) {
-  GstCaps* copy = gst_caps_copy(caps);
-  gst_structure_remove_fields(gst_caps_get_structure(copy, 0), "codec_data", "streamheader", nullptr);
-  return Ptr<GstCaps>(copy);
 }
 
 }  // namespace

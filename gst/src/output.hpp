@@ -70,6 +70,7 @@ class SrcOutput {
   /// upstream that named none (filesrc) has bytes: downstream gets no caps, or those of bytes where it names
   /// memory:GPUMap. False when downstream takes neither; refusal() then says why.
   [[nodiscard]] bool negotiate();
+  /// Why that is, or why downstream refused a frame.
   [[nodiscard]] std::string refusal() const;
   /// Downstream takes these caps no more, and upstream, which hears of it, can give others. Frames under the old ones
   /// are still on their way; downstream may refuse them.
@@ -135,6 +136,7 @@ class SrcOutput {
   bool plain_for_branch_ = false;  ///< though another branch of a tee names GPU memory
   GstVideoInfo info_{};
   std::atomic<bool> gpu_{false};
+  bool gave_gpu_ = false;               ///< downstream once took memory:GPUMap
   std::atomic<bool> undecided_{false};  ///< between a RECONFIGURE and the caps that follow it
   bool cuda_ = false;                   ///< frames go as memory of libgstcuda's
   CudaSlots cuda_slots_;

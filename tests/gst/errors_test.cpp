@@ -16,6 +16,7 @@
 
 #include "pipeline.hpp"
 #include "test_helpers.hpp"
+#include "watch.hpp"
 
 namespace gpumap::gst::test {
 namespace {
@@ -197,6 +198,26 @@ TEST_F(Errors, RefusedCapsNameTheRemedy) {
                      "gpumapsrc $CHANNEL ! gpumapkernel kernel=convert ! fakesink"));
   EXPECT_THAT(pipeline.run(), AllOf(HasSubstr("AYUV64"), HasSubstr("NV12, I420, Y42B"),
                                     HasSubstr("put videoconvert before gpumapsink")));
+}
+
+// The caps are at fault, and no link.
+TEST_F(Errors, CapsThatChangeToRefusedOnesNameTheRemedy) {
+  for (const char* between : {"", "queue ! "}) {
+    SCOPED_TRACE(between);
+    Watch watch;
+    Pipeline pipeline(on_new_channel(fmt::format(
+        "videotestsrc is-live=true ! capsfilter name=filter caps=video/x-raw,format=NV12,width=64,height=48 ! "
+        "gpumapsink $CHANNEL gpumapsrc $CHANNEL ! {}"
+        "capsfilter caps=video/x-raw(memory:GPUMap),format=NV12;video/x-raw,format=NV12 ! fakesink name=out",
+        between)));
+    watch.on(pipeline.element("out"));
+    ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+    ASSERT_TRUE(eventually([&] { return watch.count() > 3; })) << pipeline.wait(1ms);
+    g_object_set(pipeline.element("filter"), "caps", new_caps("video/x-raw,format=RGBA,width=64,height=48").get(),
+                 nullptr);
+    EXPECT_THAT(pipeline.wait(),
+                AllOf(HasSubstr("does not take"), HasSubstr("RGBA"), HasSubstr("put videoconvert before gpumapsink")));
+  }
 }
 
 // A link that is refused could not say why: elements link, and those that do not fit say so at the start.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 // What a gpumapsrc says of its caps before anything starts: which media types upstream of its gpumapsink can give.
 // Elements with pads of several kinds are linked by it. And what becomes of frames while nothing is linked.
+#include <gmock/gmock.h>
+
 #include <atomic>
 #include <functional>
 
@@ -214,6 +216,27 @@ TEST_P(SwappedBranches, GoOn) {
       now = replace_branch(pipeline, now, next, watch);
     }
     ASSERT_TRUE(eventually([&] { return watch.count() > 3; })) << pipeline.wait(1ms);
+  }
+}
+
+// An element in between says its old caps to a new neighbour, which does not take them. The caps of gpumapsrc are
+// right.
+TEST(Relinking, WhatAQueueHandsOnNamesTheRemedy) {
+  for (const char* last : {"queue name=last", "gpumapkernel ! queue name=last"}) {
+    SCOPED_TRACE(last);
+    Watch watch;
+    Pipeline pipeline(
+        on_new_channel(std::string("videotestsrc is-live=true ! video/x-raw,format=I420,width=64,height=48,"
+                                   "framerate=50/1 ! gpumapsink $CHANNEL gpumapsrc $CHANNEL ! ") +
+                       last));
+    GstElement* now = add_branch(pipeline, "gpumapkernel ! fakesink name=end", watch);
+    ASSERT_TRUE(gst_element_link(pipeline.element("last"), now));
+    ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+    ASSERT_TRUE(eventually([&] { return watch.count() > 3; })) << pipeline.wait(1ms);
+    replace_branch(pipeline, now, "jpegenc ! fakesink name=end", watch);
+    const std::string error = pipeline.wait();
+    EXPECT_THAT(error, testing::HasSubstr("put gpumapdownload before"));
+    EXPECT_THAT(error, testing::Not(testing::HasSubstr("does not take")));
   }
 }
 
