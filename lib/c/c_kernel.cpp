@@ -178,7 +178,7 @@ class TimeLimit {
     if (deadline == no_deadline) return;
     if (!thread_.joinable()) thread_ = start_thread("gpumap-limit", "the time limit of a kernel", [this] { watch(); });
     deadline_ = deadline;
-    time_ = std::max<Clock::duration>(deadline - Clock::now(), shortest);
+    time_ = std::clamp<Clock::duration>(deadline - Clock::now(), shortest, longest);
     // Else it looks in time by itself, as a rule.
     if (deadline < looks_) changed_.notify_all();
   }
@@ -193,6 +193,7 @@ class TimeLimit {
 
  private:
   static constexpr std::chrono::seconds shortest{1};  // a call may not want to wait at all
+  static constexpr std::chrono::hours longest{24};    // the clock has no later times than the latest deadline
 
   void look_at_last(Deadline now) {
     launched_ = launcher_.last_launched();
