@@ -186,7 +186,7 @@ class TimeLimit {
     const std::lock_guard lock(mutex_);
     deadline_ = no_deadline;
     launcher_.cancel(false);
-    if (ends_by_ != no_deadline || time_ == Clock::duration::zero()) return;
+    if (ends_by_ != no_deadline) return;
     look_at_last(Clock::now());
     if (ends_by_ < looks_) changed_.notify_all();
   }
@@ -197,10 +197,14 @@ class TimeLimit {
 
   void look_at_last(Deadline now) {
     launched_ = launcher_.last_launched();
-    ends_by_ = launched_.signalled() ? no_deadline : now + time_;
+    ends_by_ = no_deadline;
+    if (launched_.signalled() || time_ == Clock::duration::zero()) return;
+    reached_ = launched_.timeline()->completed();
+    ends_by_ = now + time_;
   }
   void tell_of_endless(Deadline now) {
-    if (launched_.signalled()) return look_at_last(now);
+    // Where there are many, each has its time.
+    if (launched_.signalled() || launched_.timeline()->completed() != reached_) return look_at_last(now);
     launched_.timeline()->set_endless(launched_.value());
     ends_by_ = no_deadline;
   }
@@ -221,8 +225,9 @@ class TimeLimit {
   std::mutex mutex_;  ///< of what follows
   std::condition_variable changed_;
   Deadline deadline_ = no_deadline, looks_ = no_deadline;
-  Clock::duration time_{};  ///< of the last call
+  Clock::duration time_{};  ///< of the last call; 0: without an end
   Fence launched_;
+  std::uint64_t reached_ = 0;       ///< completed() of its timeline, when it was looked at last
   Deadline ends_by_ = no_deadline;  ///< no_deadline: `launched_` is not looked at
   bool ends_ = false;
   std::thread thread_;  ///< from the first limit on

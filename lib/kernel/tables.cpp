@@ -80,13 +80,15 @@ std::size_t read_some(const std::string& what, const UniqueFd& file, std::byte* 
   return done;
 }
 
-/// Work that somebody was told of as endless it does not wait for: a kernel's start is a change of state.
-WaitResult await_copy(const Fence& copied, const std::atomic<bool>& given_up) {
-  const Deadline end = Clock::now() + longest_copy;
-  for (;;) {
+/// At a kernel's start, which is a change of state, not for long behind work that somebody was told of as endless.
+WaitResult await_copy(const Fence& copied, const std::atomic<bool>& given_up, bool is_start) {
+  const Deadline last = Clock::now() + longest_copy;
+  for (Deadline end = last;;) {
     const WaitResult waited = copied.wait(given_up, std::min<Deadline>(end, Clock::now() + 100ms));
-    if (waited != WaitResult::timeout || Clock::now() >= end) return waited;
-    if (copied.timeline()->ahead_of(copied.value()) == WorkAhead::endless) return waited;
+    const Deadline now = Clock::now();
+    if (waited != WaitResult::timeout || now >= end) return waited;
+    const bool in_vain = is_start && copied.timeline()->ahead_of(copied.value()) == WorkAhead::endless;
+    end = in_vain ? std::min<Deadline>(end, now + patience_at_end) : last;
   }
 }
 
@@ -110,7 +112,7 @@ Tables::Tables(std::shared_ptr<Device> device, Backend backend, std::string kern
   }
   for (Table& table : tables_) {
     table.seen = table.taken = FileStamp::of(table.declared.path);
-    table.content = load(table, given_up != nullptr ? *given_up : ends_);
+    table.content = load(table, given_up != nullptr ? *given_up : ends_, true);
     if (table.content.changed) table.taken.reset();
   }
 }
@@ -119,7 +121,7 @@ Tables::~Tables() {
   ends_ = true;
 }
 
-Tables::Loaded Tables::load(const Table& table, const std::atomic<bool>& given_up) const {
+Tables::Loaded Tables::load(const Table& table, const std::atomic<bool>& given_up, bool is_start) const {
   const std::string what = fmt::format("kernel {}: table {}: {}", kernel_, table.declared.name, table.declared.path);
   const File file = open_file(what, table.declared.path);
   const auto bytes = static_cast<std::uint64_t>(file.stamp.bytes);
@@ -143,7 +145,7 @@ Tables::Loaded Tables::load(const Table& table, const std::atomic<bool>& given_u
     queue->copy(*staging, 0, *made.memory, at, got);
     const Fence copied = queue->submit();
     const Deadline began = Clock::now();
-    WaitResult waited = await_copy(copied, given_up);
+    WaitResult waited = await_copy(copied, given_up, is_start);
     const bool cancelled = waited == WaitResult::cancelled;
     // Nobody wants the table any more. As a rule the copy ends within milliseconds, and what it uses can go.
     if (cancelled) waited = copied.wait_for(patience_at_end);
@@ -211,7 +213,7 @@ std::string Tables::refresh(const Fence& launched) {
     loading_table_ = i;
     const auto load_it = [this, &table] {
       try {
-        return load(table, ends_);
+        return load(table, ends_, false);
       } catch (const std::exception& error) {
         Loaded none;
         none.problem = error.what();

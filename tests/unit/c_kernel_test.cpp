@@ -3,6 +3,7 @@
 #include "c_kernel.hpp"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -402,21 +403,21 @@ TEST_F(CKernel, ASlotThatIsGivenBackIsNotPublished) {
 
 // The kernel does not end until the CPU says so.
 /// A kernel that waits until the first byte of its input is not 0. The name without its extension.
-std::string write_waiting(const std::filesystem::path& folder) {
-  const std::string name = folder / "waits";
+std::string write_waiting(const std::filesystem::path& folder, bool has_result = true) {
+  std::string name = folder / "waits";
   // lavapipe leaves a loop after 65535 turns: millions of threads take minutes all the same.
   const std::string lines = "// gpumap: block 256\n// gpumap: grid 65535\n";
   std::ofstream(name + ".cu") << "#include <gpumap/kernel.h>\n"
                               << lines
                               << "extern \"C\" __global__ void waits(gpumap_frame frame) {\n"
                                  "  while (*(const volatile unsigned char*)frame.in.plane[0] == 0) {}\n"
-                                 "  *(volatile gpumap_u64*)frame.result = 3;\n}\n";
+                              << (has_result ? "  *(volatile gpumap_u64*)frame.result = 3;\n}\n" : "}\n");
   std::ofstream(name + ".comp") << "#version 460\n#include <gpumap.glsl>\n"
                                 << lines
                                 << "layout(buffer_reference, scalar) volatile buffer Word { uint value; };\n"
                                    "void main() {\n  Word word = Word(frame.in_view.plane[0]);\n"
                                    "  for (uint i = 0u; i < 65000u && atomicOr(word.value, 0u) == 0u; ++i) {}\n"
-                                   "  Word(frame.result).value = 3u;\n}\n";
+                                << (has_result ? "  Word(frame.result).value = 3u;\n}\n" : "}\n");
   return name;
 }
 
@@ -466,36 +467,84 @@ TEST_F(CKernel, AnswersInTimeWhereTheKernelDoesNotEnd) {
   EXPECT_OK(gpumap_kernel_close(kernel));
 }
 
-// In Vulkan, where kernels run one after the other. Others wait in silence for what a call still waits for.
-TEST_F(CKernel, WhatOutlastsItsCallIsToldOf) {
-  const std::string name = write_waiting(folder_.path());
-  auto options = GPUMAP_INIT(gpumap_kernel_options);
-  options.file = name.c_str();
-  options.backend = GPUMAP_BACKEND_VULKAN;
-  gpumap_kernel kernel = open(options);
-  gpumap_memory input = this->memory(1000);
-  const std::vector<unsigned char> zeros(1000);
-  EXPECT_OK(gpumap_memory_write(input, 0, zeros.data(), zeros.size()));
+/// Work that waits behind all that was launched before, in Vulkan, where kernels run one after the other.
+class Behind {
+ public:
+  Behind() {
+    queue_->copy(*from_, 0, *to_, 0, bytes);
+    fence_ = queue_->submit();
+  }
+  [[nodiscard]] WorkAhead ahead() const { return fence_.timeline()->ahead_of(fence_.value()); }
+  [[nodiscard]] bool ends() const { return fence_.wait_for(60s) == WaitResult::ready; }
+
+ private:
+  static constexpr std::size_t bytes = 64;
+  std::shared_ptr<Device> device_ = Device::open();
+  std::shared_ptr<Mapping> from_ = device_->allocate({.placement = Placement::host, .bytes = bytes}, Backend::vulkan);
+  std::shared_ptr<Mapping> to_ = device_->allocate({.placement = Placement::host, .bytes = bytes}, Backend::vulkan);
+  std::shared_ptr<Queue> queue_ = device_->create_queue(Backend::vulkan);
+  Fence fence_;
+};
+
+/// A kernel that waits, in Vulkan, and its inputs.
+class CWaitingKernel : public CKernel {
+ protected:
+  gpumap_kernel open_waiting(bool has_result) {
+    const std::string name = write_waiting(folder_.path(), has_result);
+    auto options = GPUMAP_INIT(gpumap_kernel_options);
+    options.file = name.c_str();
+    options.backend = GPUMAP_BACKEND_VULKAN;
+    return open(options);
+  }
+  gpumap_memory holding() {
+    gpumap_memory input = this->memory(1000);
+    const std::vector<unsigned char> zeros(1000);
+    EXPECT_OK(gpumap_memory_write(input, 0, zeros.data(), zeros.size()));
+    return input;
+  }
+  static void let_go(gpumap_memory input) {
+    static_cast<unsigned char*>(gpumap_memory_host(input))[0] = 1;
+    EXPECT_OK(gpumap_memory_flush(input, 0, 1));
+  }
+};
+
+// Others wait in silence for what a call still waits for.
+TEST_F(CWaitingKernel, ThatOutlastsItsCallIsToldOf) {
+  gpumap_kernel kernel = open_waiting(true);
+  gpumap_memory input = holding();
   auto run = GPUMAP_INIT(gpumap_run_options);
   run.memory = input;
   run.timeout_ns = 1;
   gpumap_memory output = nullptr;
   ASSERT_EQ(gpumap_kernel_run(kernel, &run, &output), GPUMAP_TIMEOUT);
-  const std::shared_ptr<Device> device = Device::open();
-  const auto from = device->allocate({.placement = Placement::host, .bytes = 64}, Backend::vulkan);
-  const auto to = device->allocate({.placement = Placement::host, .bytes = 64}, Backend::vulkan);
-  const auto queue = device->create_queue(Backend::vulkan);
-  queue->copy(*from, 0, *to, 0, 64);
-  const Fence behind = queue->submit();
-  const auto ahead = [&] { return behind.timeline()->ahead_of(behind.value()); };
-  EXPECT_EQ(ahead(), WorkAhead::awaited);
+  const Behind behind;
   const Deadline patience = Clock::now() + 60s;
-  while (ahead() != WorkAhead::endless && Clock::now() < patience) std::this_thread::sleep_for(10ms);
-  EXPECT_EQ(ahead(), WorkAhead::endless);
-  static_cast<unsigned char*>(gpumap_memory_host(input))[0] = 1;
-  EXPECT_OK(gpumap_memory_flush(input, 0, 1));
-  EXPECT_EQ(behind.wait_for(60s), WaitResult::ready);
+  while (behind.ahead() != WorkAhead::endless && Clock::now() < patience) std::this_thread::sleep_for(10ms);
+  EXPECT_EQ(behind.ahead(), WorkAhead::endless);
+  let_go(input);
+  EXPECT_TRUE(behind.ends());
   EXPECT_OK(gpumap_memory_free(input));
+  EXPECT_OK(gpumap_kernel_close(kernel));
+}
+
+TEST_F(CWaitingKernel, ThatIsAwaitedForEverIsNotToldOf) {
+  gpumap_kernel kernel = open_waiting(false);
+  const std::array inputs{holding(), holding()};
+  std::array<gpumap_memory, 2> outputs{};
+  auto run = GPUMAP_INIT(gpumap_run_options);
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    run.memory = inputs.at(i);
+    run.timeout_ns = i == 0 ? 1 : GPUMAP_FOREVER;
+    ASSERT_OK(gpumap_kernel_run(kernel, &run, &outputs.at(i)));
+  }
+  const Behind behind;
+  let_go(inputs[0]);
+  std::this_thread::sleep_for(2500ms);
+  EXPECT_EQ(behind.ahead(), WorkAhead::awaited);
+  let_go(inputs[1]);
+  EXPECT_TRUE(behind.ends());
+  for (gpumap_memory memory : outputs) EXPECT_OK(gpumap_memory_free(memory));
+  for (gpumap_memory memory : inputs) EXPECT_OK(gpumap_memory_free(memory));
   EXPECT_OK(gpumap_kernel_close(kernel));
 }
 

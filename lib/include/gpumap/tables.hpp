@@ -62,7 +62,7 @@ class GPUMAP_API Tables {
     std::optional<FileStamp> seen;   ///< at the last look
     Loaded content;
   };
-  [[nodiscard]] Loaded load(const Table& table, const std::atomic<bool>& given_up) const;
+  [[nodiscard]] Loaded load(const Table& table, const std::atomic<bool>& given_up, bool is_start) const;
   void take(Loaded loaded, const Fence& launched);
 
   std::shared_ptr<Device> device_;
