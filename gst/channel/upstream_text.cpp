@@ -22,21 +22,10 @@ bool is_application_event(GstEventType type) {
 
 /// An event with all fields of its type; null for types that do not cross.
 GstEvent* plain_event(GstEventType type) {
-  switch (type) {
-    case GST_EVENT_SEEK:
-      return gst_event_new_seek(1, GST_FORMAT_TIME, GST_SEEK_FLAG_NONE, GST_SEEK_TYPE_NONE, 0, GST_SEEK_TYPE_NONE, 0);
-    case GST_EVENT_QOS:
-      return gst_event_new_qos(GST_QOS_TYPE_UNDERFLOW, 1, 0, 0);
-    case GST_EVENT_TOC_SELECT:
-      return gst_event_new_toc_select("");
-    case GST_EVENT_SELECT_STREAMS: {
-      char nothing[] = "";
-      GList streams{nothing, nullptr, nullptr};
-      return gst_event_new_select_streams(&streams);
-    }
-    default:
-      return nullptr;
+  if (type == GST_EVENT_SEEK) {
+    return gst_event_new_seek(1, GST_FORMAT_TIME, GST_SEEK_FLAG_NONE, GST_SEEK_TYPE_NONE, 0, GST_SEEK_TYPE_NONE, 0);
   }
+  return type == GST_EVENT_QOS ? gst_event_new_qos(GST_QOS_TYPE_UNDERFLOW, 1, 0, 0) : nullptr;
 }
 GstQuery* plain_query(GstQueryType type) {
   switch (type) {
@@ -124,37 +113,9 @@ bool is_sane_qos(GstEvent* event) {
   return proportion >= 0 && std::isfinite(proportion) && timestamp <= most;
 }
 
-/// Whether it is a name of an entry or a stream.
-bool is_name(const GValue* value) {
-  const gchar* const name = G_VALUE_HOLDS_STRING(value) ? g_value_get_string(value) : nullptr;
-  return name != nullptr && *name != '\0';
-}
-
-/// GStreamer's reader asserts that each is a string.
-bool names_streams(const GValue* list) {
-  const guint count = gst_value_list_get_size(list);
-  for (guint n = 0; n < count; ++n) {
-    if (!is_name(gst_value_list_get_value(list, n))) return false;
-  }
-  return count > 0;
-}
-
 bool is_sane(GstEvent* event) {
-  const auto value = [event](const char* field) {
-    return gst_structure_get_value(gst_event_get_structure(event), field);
-  };
-  switch (GST_EVENT_TYPE(event)) {
-    case GST_EVENT_SEEK:
-      return is_sane_seek(event);
-    case GST_EVENT_QOS:
-      return is_sane_qos(event);
-    case GST_EVENT_TOC_SELECT:
-      return is_name(value("uid"));
-    case GST_EVENT_SELECT_STREAMS:
-      return names_streams(value("streams"));
-    default:
-      return true;
-  }
+  if (GST_EVENT_TYPE(event) == GST_EVENT_SEEK) return is_sane_seek(event);
+  return GST_EVENT_TYPE(event) != GST_EVENT_QOS || is_sane_qos(event);
 }
 
 /// Whether it is valid as a question. Elements assert that there is a format.
@@ -244,7 +205,7 @@ GstQuery* query_of(Read& read) {
 
 LinkText text_of_upstream(GstEvent* event) {
   const GstEventType type = GST_EVENT_TYPE(event);
-  if (!is_application_event(type) && !Ptr<GstEvent>(plain_event(type))) return {};
+  if (type != GST_EVENT_SEEK && type != GST_EVENT_QOS && !is_application_event(type)) return {};
   const GstStructure* const structure = gst_event_get_structure(event);
   if (structure == nullptr && needs_structure(type)) return {};
   return write(Kind::event, type, gst_event_get_seqnum(event), structure, max_link_question);

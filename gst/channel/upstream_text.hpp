@@ -14,8 +14,8 @@ namespace gpumap::gst {
 // Events and queries that a gpumapsrc sends upstream in another process, as bytes. Neither side trusts the other: only
 // the fields that such an event or query has are taken over, with values of their types.
 
-/// Seeks, QoS, choices of streams and of an entry of a table of contents, navigation, reconfigure and an application's
-/// events. Empty for others, and for those that lack the structure which elements ask for.
+/// Seeks, QoS, navigation, reconfigure and an application's events. Empty for others, and for those that lack the
+/// structure which elements ask for.
 [[nodiscard]] LinkText text_of_upstream(GstEvent* event);
 /// Position, duration, seeking, latency, segment, convert and an application's queries. Empty for others.
 [[nodiscard]] LinkText text_of(GstQuery* query);

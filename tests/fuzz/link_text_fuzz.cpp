@@ -151,19 +151,6 @@ void use(GstEvent* event) {
                                 static_cast<guint64>(stop), nullptr);
       return;
     }
-    case GST_EVENT_TOC_SELECT: {
-      gchar* chosen = nullptr;
-      gst_event_parse_toc_select(event, &chosen);
-      expect(chosen != nullptr);
-      return g_free(chosen);
-    }
-    case GST_EVENT_SELECT_STREAMS: {
-      GList* chosen = nullptr;
-      gst_event_parse_select_streams(event, &chosen);
-      expect(chosen != nullptr);
-      for (const GList* one = chosen; one != nullptr; one = one->next) expect(one->data != nullptr);
-      return g_list_free_full(chosen, g_free);
-    }
     case GST_EVENT_QOS: {
       gdouble proportion = 0;
       gst_event_parse_qos(event, nullptr, &proportion, nullptr, nullptr);

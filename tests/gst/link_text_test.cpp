@@ -58,24 +58,6 @@ TEST(LinkText, OfACustomEventHasAStructure) {
   EXPECT_FALSE(Event(asked_of(written(GST_EVENT_CUSTOM_BOTH, "mine;"), names).event)) << "it waits for the stream";
 }
 
-// GStreamer's readers assert that these are strings.
-TEST(LinkText, OfAChoiceNamesWhatIsChosen) {
-  NewNames names;
-  const auto is_read = [&](GstEventType type, const std::string& fields) {
-    return Event(asked_of(written(type, fields.empty() ? fields : "x, " + fields + ';'), names).event) != nullptr;
-  };
-  EXPECT_TRUE(is_read(GST_EVENT_TOC_SELECT, "uid=(string)one"));
-  for (const char* const lie : {"", "n=(int)1", "uid=(int)1", "uid=(string)NULL", "uid=(string)\"\""}) {
-    EXPECT_FALSE(is_read(GST_EVENT_TOC_SELECT, lie)) << lie;
-  }
-  EXPECT_TRUE(is_read(GST_EVENT_SELECT_STREAMS, "streams=(string){ a, b }"));
-  for (const char* const lie :
-       {"", "n=(int)1", "streams=(string)a", "streams=(int){ 1, 2 }", "streams=(string)< a >", "streams={ }",
-        "streams={ (string)a, (int)1 }", "streams=(string){ a, NULL }", "streams=(string){ a, \"\" }"}) {
-    EXPECT_FALSE(is_read(GST_EVENT_SELECT_STREAMS, lie)) << lie;
-  }
-}
-
 // flacenc and wavenc look at the first entry, matroskamux at what a DVD's event says.
 TEST(LinkText, OfWhatElementsTakeForGrantedIsNoneWithoutIt) {
   const auto is_read = [](GstEvent* made) {
@@ -465,14 +447,6 @@ TEST(LinkText, OfAQuestionThatCannotBeIsNone) {
   EXPECT_EQ(least, 0U) << "what a question says is no answer";
 }
 
-GstEvent* select_streams() {
-  char video[] = "video", text[] = "text";
-  GList second{text, nullptr, nullptr};
-  GList first{video, &second, nullptr};
-  second.prev = &first;
-  return gst_event_new_select_streams(&first);
-}
-
 /// One of each that crosses, as it is sent.
 std::vector<LinkText> sent_upstream() {
   std::vector<LinkText> texts;
@@ -488,8 +462,6 @@ std::vector<LinkText> sent_upstream() {
       GST_EVENT_CUSTOM_UPSTREAM,
       gst_structure_new("GstForceKeyUnit", "all-headers", G_TYPE_BOOLEAN, TRUE, "count", G_TYPE_UINT, 3, nullptr)));
   add_event(gst_event_new_custom(GST_EVENT_CUSTOM_BOTH_OOB, gst_structure_new_empty("both")));
-  add_event(gst_event_new_toc_select("one"));
-  add_event(select_streams());
   add_query(gst_query_new_position(GST_FORMAT_BYTES));
   add_query(gst_query_new_duration(GST_FORMAT_TIME));
   add_query(gst_query_new_seeking(GST_FORMAT_TIME));

@@ -622,22 +622,10 @@ TEST_F(LinkUpstream, EventsArriveAsTheyWereSent) {
   EXPECT_TRUE(gst_pad_send_event(pad.get(), gst_event_new_navigation(gst_structure_new_empty("key"))));
   EXPECT_TRUE(
       gst_pad_send_event(pad.get(), gst_event_new_custom(GST_EVENT_CUSTOM_BOTH_OOB, gst_structure_new_empty("both"))));
-  EXPECT_TRUE(gst_pad_send_event(pad.get(), gst_event_new_toc_select("second")));
-  char stream[] = "audio";
-  GList streams{stream, nullptr, nullptr};
-  EXPECT_TRUE(gst_pad_send_event(pad.get(), gst_event_new_select_streams(&streams)));
   GstEvent* qos = gst_event_new_qos(GST_QOS_TYPE_OVERFLOW, 0.75, -12345, 40 * GST_SECOND);
   EXPECT_TRUE(gst_pad_send_event(pad.get(), qos));
   ASSERT_TRUE(seen.comes(GST_EVENT_CUSTOM_UPSTREAM, "mine") && seen.comes(GST_EVENT_NAVIGATION, "key") &&
-              seen.comes(GST_EVENT_QOS));
-  ASSERT_TRUE(seen.comes(GST_EVENT_CUSTOM_BOTH_OOB, "both") && seen.comes(GST_EVENT_TOC_SELECT) &&
-              seen.comes(GST_EVENT_SELECT_STREAMS));
-  EXPECT_STREQ(gst_structure_get_string(gst_event_get_structure(seen.find(GST_EVENT_TOC_SELECT)), "uid"), "second");
-  GList* chosen = nullptr;
-  gst_event_parse_select_streams(seen.find(GST_EVENT_SELECT_STREAMS), &chosen);
-  ASSERT_EQ(g_list_length(chosen), 1U);
-  EXPECT_STREQ(static_cast<const gchar*>(chosen->data), "audio");
-  g_list_free_full(chosen, g_free);
+              seen.comes(GST_EVENT_CUSTOM_BOTH_OOB, "both") && seen.comes(GST_EVENT_QOS));
   gint n = 0;
   gst_structure_get_int(gst_event_get_structure(seen.find(GST_EVENT_CUSTOM_UPSTREAM)), "n", &n);
   EXPECT_EQ(n, 17);
