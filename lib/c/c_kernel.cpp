@@ -227,7 +227,7 @@ class TimeLimit {
   Deadline deadline_ = no_deadline, looks_ = no_deadline;
   Clock::duration time_{};  ///< of the last call; 0: without an end
   Fence launched_;
-  std::uint64_t reached_ = 0;       ///< completed() of its timeline, when it was looked at last
+  std::uint64_t reached_ = 0;       ///< completed() of its timeline, at the last look
   Deadline ends_by_ = no_deadline;  ///< no_deadline: `launched_` is not looked at
   bool ends_ = false;
   std::thread thread_;  ///< from the first limit on
