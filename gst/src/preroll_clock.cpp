@@ -66,16 +66,21 @@ bool is_video_encoder(GstElement* element) {
   return GST_IS_VIDEO_ENCODER(element) != 0;
 }
 
-bool records(GstElement* element) {
-  constexpr GstElementFactoryListType kinds = GST_ELEMENT_FACTORY_TYPE_ENCODER | GST_ELEMENT_FACTORY_TYPE_MUXER;
+bool is_of(GstElement* element, GstElementFactoryListType kinds) {
   GstElementFactory* const factory = gst_element_get_factory(element);
   return factory != nullptr && gst_element_factory_list_is_type(factory, kinds) != 0;
 }
 
+bool is_audio_encoder(GstElement* element) {
+  return is_of(element, GST_ELEMENT_FACTORY_TYPE_ENCODER | GST_ELEMENT_FACTORY_TYPE_MEDIA_AUDIO);
+}
+
+bool records(GstElement* element) {
+  return is_of(element, GST_ELEMENT_FACTORY_TYPE_ENCODER | GST_ELEMENT_FACTORY_TYPE_MUXER);
+}
+
 bool is_video_parser(GstElement* element) {
-  constexpr GstElementFactoryListType kind = GST_ELEMENT_FACTORY_TYPE_PARSER | GST_ELEMENT_FACTORY_TYPE_MEDIA_VIDEO;
-  GstElementFactory* const factory = gst_element_get_factory(element);
-  return factory != nullptr && gst_element_factory_list_is_type(factory, kind) != 0;
+  return is_of(element, GST_ELEMENT_FACTORY_TYPE_PARSER | GST_ELEMENT_FACTORY_TYPE_MEDIA_VIDEO);
 }
 
 bool is_file(GstElement* element) {
@@ -94,6 +99,7 @@ struct Sources {
   bool alike = true;     ///< all are of that kind
   bool live = false;     ///< one of them at least
   bool encoded = false;  ///< as video, here or before, one of them at least
+  bool sound = false;    ///< so is one of them as sound
   bool recorded = true;  ///< all, and not shown beside
 };
 
@@ -111,6 +117,7 @@ void look_at_source(const GValue* value, gpointer user) {
   sources.recorded = sources.recorded && recorded;
   sources.encoded =
       sources.encoded || comes_to(one, is_video_encoder) == Comes::alone || (recorded && is_muxed_into_file(one));
+  sources.sound = sources.sound || comes_to(one, is_audio_encoder) == Comes::alone;
 }
 
 /// Those of the pipeline around `src`. None: that is no bin, or changes right now.
@@ -146,11 +153,13 @@ bool comes_to_file(GstElement* src) {
   return comes_to(src, can_be_emptied) != Comes::not_at_all;
 }
 
-std::shared_ptr<PrerollClock> PrerollClock::join(GstElement* src, bool may_begin) {
+std::shared_ptr<PrerollClock> PrerollClock::join(GstElement* src, bool may_begin, bool has_given) {
   static const GQuark quark = g_quark_from_static_string("gpumap-preroll-clock");
   static std::mutex joining;
   const Sources sources = sources_beside(src);
-  if (sources.number == 0 || !sources.alike || sources.live || !sources.encoded) return nullptr;
+  const bool alone = sources.number == 1;
+  const bool needs_one = sources.encoded || (sources.sound && alone);
+  if (sources.number == 0 || !sources.alike || sources.live || !needs_one) return nullptr;
   const Ptr<GstElement> pipeline(top_level(src));
   const guint seek = noted_seek_of(src);
   const std::lock_guard lock(joining);
@@ -158,24 +167,33 @@ std::shared_ptr<PrerollClock> PrerollClock::join(GstElement* src, bool may_begin
   const auto* const kept = static_cast<const Kept*>(g_object_get_qdata(G_OBJECT(pipeline.get()), quark));
   auto clock = kept == nullptr ? nullptr : kept->lock();
   if (clock && clock->seek_ == seek) return clock;
-  if (!may_begin) return nullptr;
+  if (!may_begin && !(has_given && alone)) return nullptr;
   clock = std::make_shared<PrerollClock>();
   clock->seek_ = seek;
-  clock->alone_ = sources.number == 1;
+  clock->alone_ = alone;
   g_object_set_qdata_full(G_OBJECT(pipeline.get()), quark, new Kept(clock),
                           [](gpointer one) { delete static_cast<Kept*>(one); });
   return clock;
 }
 
-void PrerollClock::begin_at(GstClockTimeDiff monotonic_ns) {
+bool PrerollClock::begin_at(GstClockTimeDiff monotonic_ns) {
   const std::lock_guard lock(mutex_);
-  if (!begin_) begin_ = alone_ ? monotonic_ns : monotonic_ns - spread;
+  if (begin_) return false;
+  begin_ = alone_ ? monotonic_ns : monotonic_ns - spread;
+  return alone_;
+}
+
+void PrerollClock::move_begin(GstClockTimeDiff by) {
+  const std::lock_guard lock(mutex_);
+  *begin_ += by;
+  if (lag_) *lag_ -= by;
 }
 
 GstClockTimeDiff PrerollClock::running_time(GstClockTimeDiff monotonic_ns, GstClockTimeDiff own, bool plays) {
   const std::lock_guard lock(mutex_);
   const GstClockTimeDiff counted = monotonic_ns - begin_.value_or(monotonic_ns);
-  if (!lag_ && plays) lag_ = std::max<GstClockTimeDiff>(counted - own, 0);
+  // What was given in a preroll may be a little early. A pipeline that has played for longer goes on.
+  if (!lag_ && plays) lag_ = counted - own > -spread ? counted - own : 0;
   return lag_ ? own + *lag_ : counted;
 }
 

@@ -557,7 +557,7 @@ std::optional<GstClockTimeDiff> SrcStream::running_there(GstClockTime time) cons
 /// before time began here, or others behind them due before them once it has begun, a muxer would leave these out.
 void SrcStream::hold_for_encoder(GstBuffer* first) {
   const auto due_there = settings_.is_live ? std::nullopt : running_there(GST_BUFFER_PTS(first));
-  if (due_there && shift_.hold(*channel_, *due_there)) shifted_ = true;
+  if (due_there) shift_.hold(*channel_, *due_there);
 }
 
 /// Whether what comes live passes, if nobody takes it: an answer that another process does not give is no.
@@ -612,8 +612,10 @@ void SrcStream::push(Channel::Next& frame) {
   if (!started_) push_stream_start();
   static_cast<void>(output_.check_reconfigure());
   if (!negotiate()) return;
-  if (shift_.update(*channel_, false)) shifted_ = true;
   if (std::exchange(joins_, false) && joined_late(frame)) shifted_ = true;
+  const bool comes_again = shifted_;
+  const GstClockTimeDiff placed = shift_.value();
+  if (shift_.update(*channel_, false)) shifted_ = true;
   if (loans_ != frame.loans) {  // this thread alone writes it
     const std::lock_guard lock(mutex_);
     loans_ = frame.loans;
@@ -631,7 +633,10 @@ void SrcStream::push(Channel::Next& frame) {
   }
   leave_out_odd_times(buffer);
   if (settings_.do_timestamp) stamp_time(buffer);
-  if (shift_.may_hold()) hold_for_encoder(buffer);
+  if (shift_.may_hold()) {
+    hold_for_encoder(buffer);
+    shifted_ = comes_again || shift_.value() != placed;  // an encoder of sound begins anew at each segment
+  }
   const bool needs_others = GST_BUFFER_FLAG_IS_SET(buffer, GST_BUFFER_FLAG_DELTA_UNIT) != 0;
   const auto later =
       later_by(GST_BUFFER_PTS(buffer), GST_BUFFER_DTS(buffer), GST_BUFFER_DURATION(buffer), needs_others);

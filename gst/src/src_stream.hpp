@@ -43,9 +43,9 @@ class TimeShift {
   /// where the value has changed. `anew`: a segment begins, whose first frame may be due at another moment.
   [[nodiscard]] bool update(const Channel& channel, bool anew);
   /// Before the first frame, of running time `first` there: counts by the pipeline's PrerollClock, if it has one, so
-  /// that this frame is not due before time begins here, and others at their distances. True where the value has
-  /// changed.
-  [[nodiscard]] bool hold(const Channel& channel, GstClockTimeDiff first);
+  /// that this frame is not due before time begins here, and others at their distances. What was given in a preroll
+  /// stays where it is.
+  void hold(const Channel& channel, GstClockTimeDiff first);
   /// A frame or a gap, in the running time there.
   struct Piece {
     GstClockTimeDiff begin = 0;

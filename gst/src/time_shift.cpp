@@ -99,16 +99,19 @@ bool TimeShift::may_hold() noexcept {
   return !may_hold_;
 }
 
-bool TimeShift::hold(const Channel& channel, GstClockTimeDiff first) {
-  preroll_ = PrerollClock::join(src_, estimated_);
-  if (!preroll_) return false;
+void TimeShift::hold(const Channel& channel, GstClockTimeDiff first) {
+  preroll_ = PrerollClock::join(src_, estimated_, given_.has_value());
+  if (!preroll_) return;
   const GstClockTimeDiff now = monotonic_ns();
   const GstClockTimeDiff there = now_there(channel);
-  preroll_->begin_at(now - there - std::max(-first, given_.value_or(-there)));
-  const GstClockTimeDiff before = shift_;
+  const GstClockTimeDiff wanted = std::max(-first, given_.value_or(-there));
+  const bool has_others = !preroll_->begin_at(now - there - wanted);
   now_ = compute(channel, false);
+  if (!has_others) {  // time went by between the clocks that were read
+    preroll_->move_begin(now_ - wanted);
+    now_ = wanted;
+  }
   settle();
-  return shift_ != before;
 }
 
 std::optional<GstClockTimeDiff> TimeShift::later_by(const Piece& next, const std::function<bool()>& live) {
@@ -131,7 +134,10 @@ std::optional<GstClockTimeDiff> TimeShift::later_by(const Piece& next, const std
   waits_for_key_ = false;
   waits_since_.reset();
   // Before both pipelines have a time: none is due before time begins.
-  if (may_hold_ && recorded_ >= Recorded::alone && due() < 0) return -due();
+  if (may_hold_ && recorded_ >= Recorded::alone && due() < 0) {
+    given_ = -next.begin;
+    return -due();
+  }
   const GstClockTime length = GST_CLOCK_TIME_IS_VALID(next.duration) ? std::min(next.duration, longest) : 0;
   recorded_last_ = std::max(recorded_last_, due());
   recorded_until_ = std::max(recorded_until_, due() + static_cast<GstClockTimeDiff>(length));

@@ -49,6 +49,34 @@ TEST(TwoPipelines, ARecordingGoesOnBehindARestart) {
   out.stop();
 }
 
+// Sound has no gap, and encoders begin anew at each segment (flacenc of GStreamer 1.22 ends the process there).
+TEST(TwoPipelines, ARecordingOfSoundHasOneTimeFromItsFirstSample) {
+  const std::vector<std::string> starts{"consumer first", "producer first"};
+  side_by_side(starts, [&starts](const std::string& start) {
+    Due raw;
+    const std::string channel = new_channel();
+    Pipeline in(
+        "audiotestsrc num-buffers=40 samplesperbuffer=4800 ! audio/x-raw,format=S16LE,rate=48000,channels=1 ! "
+        "gpumapsink channel=" +
+        channel);
+    Pipeline out("gpumapsrc channel=" + channel + " ! opusenc name=enc ! fakesink sync=false");
+    raw.watch(out.element("enc"), "sink");
+    std::vector<Pipeline*> both{&out, &in};
+    if (start == starts[1]) std::ranges::reverse(both);
+    for (Pipeline* pipeline : both) {
+      ASSERT_NE(pipeline->set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+      g_usleep(100'000);
+    }
+    EXPECT_EQ(out.wait(), "eos");
+    const std::lock_guard lock(raw.mutex);
+    ASSERT_EQ(raw.running.size(), 40U);
+    EXPECT_LT(raw.running[0], 50 * GST_MSECOND);
+    for (std::size_t i = 1; i < raw.running.size(); ++i) {
+      EXPECT_EQ(raw.running[i] - raw.running[i - 1], 100 * GST_MSECOND) << i;
+    }
+  });
+}
+
 // Nothing goes back in a recording that is paused, nor does the pause last in it: a live producer plays on meanwhile,
 // another waits. Where the producer is paused the time here goes on. Frames that the encoder reorders keep theirs.
 TEST(TwoPipelines, ARecordingGoesOnBehindAPause) {
