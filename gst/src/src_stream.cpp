@@ -577,7 +577,9 @@ std::optional<GstClockTimeDiff> SrcStream::later_by(GstClockTime time, GstClockT
   if (settings_.do_timestamp || !shift_.is_recorded()) return 0;
   const auto begin = running_there(GST_CLOCK_TIME_IS_VALID(dts) ? dts : time);
   if (!begin) return 0;
+  const GstClockTimeDiff placed = shift_.value();
   const auto by = shift_.later_by({*begin, duration, needs_others}, [this] { return has_live_producer(); });
+  if (shift_.value() != placed) shifted_ = true;
   if (!by || !GST_CLOCK_TIME_IS_VALID(time)) return by;
   const GstSegment* segment = nullptr;
   gst_event_parse_segment(segment_, &segment);

@@ -136,7 +136,10 @@ std::optional<GstClockTimeDiff> TimeShift::later_by(const Piece& next, const std
   // Before both pipelines have a time: none is due before time begins.
   if (may_hold_ && recorded_ >= Recorded::alone && due() < 0) {
     given_ = -next.begin;
-    return -due();
+    if (recorded_ == Recorded::alone) return -due();
+    now_ = -next.begin - behind_;  // the others of the only source follow, in the same segment
+    settle();
+    return 0;
   }
   const GstClockTime length = GST_CLOCK_TIME_IS_VALID(next.duration) ? std::min(next.duration, longest) : 0;
   recorded_last_ = std::max(recorded_last_, due());
