@@ -128,16 +128,10 @@ bool is_sane(GstEventType type, const GstStructure* structure) {
     case GST_EVENT_TOC:
       // Encoders look at the first entry.
       return gst_toc_get_entries(static_cast<const GstToc*>(g_value_get_boxed(value("toc")))) != nullptr;
-    case GST_EVENT_CUSTOM_DOWNSTREAM:
-    case GST_EVENT_CUSTOM_DOWNSTREAM_OOB:
-    case GST_EVENT_CUSTOM_DOWNSTREAM_STICKY:
-    case GST_EVENT_CUSTOM_BOTH:
-    case GST_EVENT_CUSTOM_BOTH_OOB:
-      // Muxers compare what such an event says.
-      return gst_structure_has_name(structure, "application/x-gst-dvd") == 0 ||
-             has_value(structure, "event", G_TYPE_STRING);
     default:
-      return true;
+      // Muxers compare what such an event says.
+      return !needs_structure(type) || gst_structure_has_name(structure, "application/x-gst-dvd") == 0 ||
+             has_value(structure, "event", G_TYPE_STRING);
   }
 }
 
@@ -192,18 +186,7 @@ bool crosses(GstEventType type) {
 }
 
 bool needs_structure(GstEventType type) {
-  switch (type) {
-    case GST_EVENT_NAVIGATION:
-    case GST_EVENT_CUSTOM_UPSTREAM:
-    case GST_EVENT_CUSTOM_DOWNSTREAM:
-    case GST_EVENT_CUSTOM_DOWNSTREAM_OOB:
-    case GST_EVENT_CUSTOM_DOWNSTREAM_STICKY:
-    case GST_EVENT_CUSTOM_BOTH:
-    case GST_EVENT_CUSTOM_BOTH_OOB:
-      return true;
-    default:
-      return false;
-  }
+  return type == GST_EVENT_NAVIGATION || type >= GST_EVENT_CUSTOM_UPSTREAM;  // from there on all are custom
 }
 
 bool is_out_of_band(GstEventType type) {

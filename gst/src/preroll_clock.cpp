@@ -193,7 +193,7 @@ GstClockTimeDiff PrerollClock::running_time(GstClockTimeDiff monotonic_ns, GstCl
   const std::lock_guard lock(mutex_);
   const GstClockTimeDiff counted = monotonic_ns - begin_.value_or(monotonic_ns);
   // What was given in a preroll may be a little early. A pipeline that has played for longer goes on.
-  if (!lag_ && plays) lag_ = counted - own > -spread ? counted - own : 0;
+  if (const GstClockTimeDiff lag = counted - own; !lag_ && plays) lag_ = lag > -spread ? lag : 0;
   return lag_ ? own + *lag_ : counted;
 }
 

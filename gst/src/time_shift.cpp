@@ -105,9 +105,9 @@ void TimeShift::hold(const Channel& channel, GstClockTimeDiff first) {
   const GstClockTimeDiff now = monotonic_ns();
   const GstClockTimeDiff there = now_there(channel);
   const GstClockTimeDiff wanted = std::max(-first, given_.value_or(-there));
-  const bool has_others = !preroll_->begin_at(now - there - wanted);
+  const bool may_move = preroll_->begin_at(now - there - wanted);
   now_ = compute(channel, false);
-  if (!has_others) {  // time went by between the clocks that were read
+  if (may_move) {  // by the time between the two clocks that were read
     preroll_->move_begin(now_ - wanted);
     now_ = wanted;
   }

@@ -184,19 +184,13 @@ int parse_architecture(std::string_view text) {
               fmt::format("architecture '{}': write sm_ and the compute capability, as sm_90", text));
 }
 
-/// The folders of a user's own headers.
-std::vector<std::filesystem::path> folders_of(const KernelSource& source) {
+/// The folders of a user's own headers and of the toolkit's (cuda_fp16.h and the like are files, not built in).
+std::vector<std::string> include_options(const KernelSource& source) {
   std::vector<std::filesystem::path> folders = source.include_folders;
   if (std::error_code ignored; std::filesystem::is_regular_file(source.name, ignored)) {
     const std::filesystem::path folder = std::filesystem::path(source.name).parent_path();
     folders.push_back(folder.empty() ? "." : folder);
   }
-  return folders;
-}
-
-/// And those of the toolkit's (cuda_fp16.h and the like are files, not built in).
-std::vector<std::string> include_options(const KernelSource& source) {
-  std::vector<std::filesystem::path> folders = folders_of(source);
   for (const char* variable : {"CUDA_HOME", "CUDA_PATH"}) {
     if (const char* root = std::getenv(variable)) folders.push_back(std::filesystem::path(root) / "include");
   }
@@ -218,7 +212,7 @@ class IncludedFiles {
   }
 
  private:
-  explicit IncludedFiles(const KernelSource& source) : source_(source), folders_(folders_of(source)) {}
+  explicit IncludedFiles(const KernelSource& source) : source_(source) {}
 
   void read(const std::string& code, const std::filesystem::path& folder) {
     const SourceWords words(code);
@@ -226,9 +220,7 @@ class IncludedFiles {
       if (!word.directive || word.quoted || word.text != "include") continue;
       const std::optional<IncludedName> file = IncludedName::read(words.behind(word));
       if (!file || !own_header(file->name).empty()) continue;
-      std::vector<std::filesystem::path> folders = folders_;
-      if (file->in_quotes) folders.insert(folders.begin(), folder);
-      for (const std::filesystem::path& one : folders) {
+      for (const std::filesystem::path& one : file->folders(source_, folder)) {
         if (found(one / file->name)) break;
       }
     }
@@ -251,7 +243,6 @@ class IncludedFiles {
 
   static constexpr std::size_t most_files = 1000;
   const KernelSource& source_;
-  const std::vector<std::filesystem::path> folders_;
   std::set<std::filesystem::path> files_;
 };
 

@@ -282,7 +282,7 @@ class Search {
 
   void include(std::string_view how, std::string_view line, const std::filesystem::path& folder) {
     if (const auto named = IncludedName::read(line); how == "include" && named) {
-      const auto& [name, in_quotes] = *named;
+      const std::string& name = named->name;
       if (const std::string_view own = own_header(name); !own.empty()) {
         // Returns in there are known to come before no wait.
         for (const std::string_view word : ptx_words(own)) {
@@ -291,19 +291,15 @@ class Search {
         return;
       }
       const bool is_plain = std::ranges::find(plain_headers, name) != plain_headers.end();
-      if ((is_plain && !in_quotes) || read_file(name, in_quotes ? &folder : nullptr) || is_plain) return;
+      if ((is_plain && !named->in_quotes) || read_file(*named, folder) || is_plain) return;
     }
     unknown_ = fmt::format("#{}", how);
   }
 
-  /// The file that the compiler takes: of a name in quotes it looks into the `folder` of the file that includes it
-  /// first. False: it lies nowhere that is known.
-  bool read_file(const std::string& name, const std::filesystem::path* folder) {
-    std::vector<std::filesystem::path> folders = source_.include_folders;
-    if (folder != nullptr) folders.insert(folders.begin(), *folder);
-    folders.push_back(std::filesystem::path(source_.name).parent_path());
-    for (const std::filesystem::path& one : folders) {
-      const std::filesystem::path path = one / name;
+  /// The file that the compiler takes. False: it lies nowhere that is known.
+  bool read_file(const IncludedName& named, const std::filesystem::path& folder) {
+    for (const std::filesystem::path& one : named.folders(source_, folder)) {
+      const std::filesystem::path path = one / named.name;
       if (std::error_code ignored; !std::filesystem::is_regular_file(path, ignored)) continue;
       if (!files_.insert(path.lexically_normal()).second) return true;  // read already
       if (files_.size() > most_files) return false;

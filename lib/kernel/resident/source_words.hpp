@@ -5,10 +5,13 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "gpumap/kernel.hpp"
 
 namespace gpumap {
 
@@ -43,6 +46,15 @@ struct IncludedName {
     const std::size_t end = line.find(in_quotes ? '"' : '>', 1);
     if (end == line.npos) return {};
     return IncludedName{std::string(line.substr(1, end - 1)), in_quotes};
+  }
+
+  /// Where the compiler of `source` looks for it, in its order. `folder`: that of the file which includes it.
+  [[nodiscard]] std::vector<std::filesystem::path> folders(const KernelSource& source,
+                                                           const std::filesystem::path& folder) const {
+    std::vector<std::filesystem::path> made = source.include_folders;
+    if (in_quotes) made.insert(made.begin(), folder);
+    made.push_back(std::filesystem::path(source.name).parent_path());
+    return made;
   }
 };
 
